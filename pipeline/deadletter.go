@@ -80,32 +80,36 @@ func (d *DeadLetters) Check() error {
 	return nil
 }
 
-// Add appends the rows of a block and syncs the file. It is safe for concurrent use.
-func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
-	text := reason.Error()
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
-	}
+// Add appends rows and syncs the file. It is safe for concurrent use.
+func (d *DeadLetters) Add(sink string, rejected ...batch.RejectedRows) error {
 	var lines []byte
-	for _, s := range rows {
-		for row := s.From; row < s.To; row++ {
-			l := DeadLetter{
-				Sink: sink, Reason: text, At: time.Now().UTC(), ProductInstance: s.ProductInstance, BatchID: s.ID.String(),
-				Index: s.Index[row], ReceivedAt: time.Unix(0, s.ReceivedAt).UTC(), Item: ItemOf(s.Batch, row),
-			}
-			line, err := json.Marshal(l)
-			if err != nil {
-				return fmt.Errorf("cannot encode a dead letter: %w", err)
-			}
-			lines = append(append(lines, line...), '\n')
+	n := 0
+	for _, r := range rejected {
+		text := r.Reason.Error()
+		if len(text) > maxReason {
+			text = strings.ToValidUTF8(text[:maxReason], "") + "…"
 		}
+		for _, s := range r.Rows {
+			for row := s.From; row < s.To; row++ {
+				l := DeadLetter{
+					Sink: sink, Reason: text, At: time.Now().UTC(), ProductInstance: s.ProductInstance, BatchID: s.ID.String(),
+					Index: s.Index[row], ReceivedAt: time.Unix(0, s.ReceivedAt).UTC(), Item: ItemOf(s.Batch, row),
+				}
+				line, err := json.Marshal(l)
+				if err != nil {
+					return fmt.Errorf("cannot encode a dead letter: %w", err)
+				}
+				lines = append(append(lines, line...), '\n')
+			}
+		}
+		n += r.Rows.Rows()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := appendDurably(d.path, lines); err != nil {
 		return fmt.Errorf("cannot write the dead-letter file: %w", err)
 	}
-	deadLetters.WithLabelValues(sink).Add(float64(rows.Rows()))
+	deadLetters.WithLabelValues(sink).Add(float64(n))
 	return nil
 }
 

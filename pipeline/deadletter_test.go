@@ -31,7 +31,7 @@ func TestDeadLetterHoldsTheWholeMeasurement(t *testing.T) {
 	kept := h.frames()[0]
 	path := filepath.Join(h.dir, "dead.ndjson")
 	rows := batch.Block{{Batch: &kept, Frame: 1, To: kept.Rows()}}
-	require.NoError(t, NewDeadLetters(path).Add("sink", rows, errors.New("no\nroom")))
+	require.NoError(t, NewDeadLetters(path).Add("sink", batch.RejectedRows{Rows: rows, Reason: errors.New("no\nroom")}))
 
 	lines := letterLines(t, path)
 	require.Len(t, lines, 2)
@@ -60,7 +60,7 @@ func TestLongReason(t *testing.T) {
 	kept := h.frames()[0]
 	path := filepath.Join(h.dir, "dead.ndjson")
 	reason := errors.New(strings.Repeat("é", 1<<20))
-	require.NoError(t, NewDeadLetters(path).Add("sink", batch.Block{{Batch: &kept, Frame: 1, To: 1}}, reason))
+	require.NoError(t, NewDeadLetters(path).Add("sink", batch.RejectedRows{Rows: batch.Block{{Batch: &kept, Frame: 1, To: 1}}, Reason: reason}))
 	lines := letterLines(t, path)
 	require.Less(t, len(lines[0]), maxReason+1000)
 	var l DeadLetter
@@ -80,7 +80,7 @@ func TestDeadLettersAfterTornLine(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(`{"sink":"si`), 0o600))
 	d := NewDeadLetters(path)
 	for range 2 {
-		require.NoError(t, d.Add("sink", batch.Block{{Batch: &kept, Frame: 1, To: 1}}, errors.New("no")))
+		require.NoError(t, d.Add("sink", batch.RejectedRows{Rows: batch.Block{{Batch: &kept, Frame: 1, To: 1}}, Reason: errors.New("no")}))
 	}
 	lines := letterLines(t, path)
 	require.Len(t, lines, 3)
@@ -95,7 +95,7 @@ func TestUnwritableDeadLetters(t *testing.T) {
 	f := func(path, want string) {
 		t.Helper()
 		d := NewDeadLetters(path)
-		for _, err := range []error{d.Check(), d.Add("sink", batch.Block{}, errors.New("no"))} {
+		for _, err := range []error{d.Check(), d.Add("sink", batch.RejectedRows{Rows: batch.Block{}, Reason: errors.New("no")})} {
 			require.ErrorContains(t, err, "cannot write the dead-letter file")
 			require.ErrorContains(t, err, want)
 		}
@@ -106,7 +106,7 @@ func TestUnwritableDeadLetters(t *testing.T) {
 	d := NewDeadLetters(filepath.Join(dir, "dead.ndjson"))
 	require.NoError(t, d.Check())
 	require.NoFileExists(t, d.path, "the disk may be full")
-	require.NoError(t, d.Add("sink", batch.Block{}, errors.New("no")))
+	require.NoError(t, d.Add("sink", batch.RejectedRows{Rows: batch.Block{}, Reason: errors.New("no")}))
 	require.NoError(t, d.Check())
 }
 
@@ -121,7 +121,7 @@ func TestDeadLetterRows(t *testing.T) {
 	path := filepath.Join(h.dir, "dead.ndjson")
 	d := NewDeadLetters(path)
 	add := func(sink string, rows int) {
-		require.NoError(t, d.Add(sink, batch.Block{{Batch: &kept, Frame: 1, To: rows}}, errors.New("no")))
+		require.NoError(t, d.Add(sink, batch.RejectedRows{Rows: batch.Block{{Batch: &kept, Frame: 1, To: rows}}, Reason: errors.New("no")}))
 	}
 	require.Zero(t, d.Rows("clickhouse"))
 	add("clickhouse", 2)

@@ -29,9 +29,9 @@ type Sink interface {
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
 	// Deliver returns nil once the store has durably stored exactly this block. state is passed to the
 	// next Plan. After an error or a restart Deliver is called again with the same plan and rows,
-	// except after a *batch.PermanentError: its Rows are then dead-lettered and the block is done. If
-	// Rows is nil, the block is halved, or dead-lettered if it has one row; if part of it may have been
-	// stored, state must record that for later plans.
+	// except after a *batch.PermanentError: its Rejected rows are then dead-lettered, and the block is
+	// done. If Rejected is nil, the block is halved, or dead-lettered if it has one row; if part of it
+	// may have been stored, state must record that for later plans.
 	Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error)
 	// Probe returns an error if the store cannot take rows now. It is called at startup and while
 	// there are no rows to deliver.
@@ -156,8 +156,10 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		}
 		d.report(nil, "")
 	}
+	cfg := d.cfg
+	cfg.MinRows = min(cfg.MinRows, d.limit) // do not wait for rows that the block cannot have
 	for {
-		rows, err := d.window.gather(ctx, d.cfg)
+		rows, err := d.window.gather(ctx, cfg)
 		switch {
 		case err != nil:
 			return nil, err
@@ -255,12 +257,15 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 	switch {
 	case !ok:
 		return err
-	case rejected.Rows != nil:
-		if err := d.bury(rejected.Rows, rejected); err != nil {
+	case rejected.Rejected != nil:
+		n, err := d.bury(rejected.Rejected...)
+		if err != nil {
 			return err
 		}
-		d.rows.Add(-int64(rejected.Rows.Rows())) // delivered counts the whole block
+		d.rows.Add(-int64(n)) // delivered counts the whole block
+		limit := d.limit
 		d.delivered(rows, state, started)
+		d.limit = limit // a larger block may have too many such rows
 		return nil
 	case state != nil:
 		d.at.State = state
@@ -336,7 +341,7 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 		d.log.Warn().Err(cause).Int("rows", n).Msg("the store rejected a block; halving it")
 		return d.save(CursorStatus{Done: d.at.Done, State: d.at.State})
 	}
-	if err := d.bury(rows, cause); err != nil {
+	if _, err := d.bury(batch.RejectedRows{Rows: rows, Reason: cause.Err}); err != nil {
 		return err
 	}
 	if err := d.save(CursorStatus{Done: rows.End(), State: d.at.State}); err != nil {
@@ -348,14 +353,18 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 	return nil
 }
 
-// bury writes rows to the dead-letter file.
-func (d *Delivery) bury(rows batch.Block, cause *batch.PermanentError) error {
-	if err := d.dead.Add(d.name, rows, cause.Err); err != nil {
-		return err
+// bury writes rows to the dead-letter file, and returns their number.
+func (d *Delivery) bury(rejected ...batch.RejectedRows) (n int, err error) {
+	for _, r := range rejected {
+		n += r.Rows.Rows()
 	}
-	d.log.Error().Err(cause).Str("batch", rows[0].ID.String()).Uint32("index", rows[0].Index[rows[0].From]).Int("rows", rows.Rows()).
+	first := rejected[0].Rows[0]
+	if err := d.dead.Add(d.name, rejected...); err != nil {
+		return 0, err
+	}
+	d.log.Error().Err(rejected[0].Reason).Int("rows", n).Str("batch", first.ID.String()).Uint32("index", first.Index[first.From]).
 		Msg("the store permanently rejected measurements; wrote them to the dead-letter file")
-	return nil
+	return n, nil
 }
 
 func (d *Delivery) probe(ctx context.Context) {

@@ -292,7 +292,7 @@ func (s *choosy) Deliver(ctx context.Context, plan []byte, rows batch.Block) ([]
 		}
 	}
 	if rejected != nil {
-		return state, &batch.PermanentError{Err: errors.New("not B"), Rows: rejected}
+		return state, &batch.PermanentError{Err: errors.New("some"), Rejected: []batch.RejectedRows{{Rows: rejected, Reason: errors.New("not B")}}}
 	}
 	return state, nil
 }

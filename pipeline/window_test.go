@@ -152,3 +152,33 @@ func TestRowsAfterPauseDoNotWait(t *testing.T) {
 		f(1, 0)
 	})
 }
+
+// memoryCursor is a Cursor without a disk.
+type memoryCursor struct{}
+
+func (memoryCursor) Load() (uint64, []byte)    { return 0, nil }
+func (memoryCursor) Save(uint64, []byte) error { return nil }
+
+// TestHalvedBlockDoesNotWait checks that a block that was halved does not wait for the minimum number
+// of rows, which it cannot have.
+func TestHalvedBlockDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &frames{channel: make(chan []byte, 1)}
+		source.channel <- encoded(80)
+		d := &Delivery{
+			cfg: DeliveryConfig{MaxRows: 200, MinRows: 100, Linger: time.Minute}, limit: 200,
+			sink: &recorder{}, cursor: memoryCursor{}, window: window{source: source, every: time.Hour},
+		}
+		d.window.rewind(batch.Position{})
+		start := time.Now()
+		for want := 80; want > 0; want /= 2 {
+			rows, err := d.next(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, rows.Rows())
+			if want > 1 {
+				require.NoError(t, d.rejected(rows, &batch.PermanentError{Err: errUnavailable}))
+			}
+		}
+		require.Equal(t, start, time.Now())
+	})
+}

@@ -32,7 +32,7 @@ func (l letters) add(sink, reason string, n int, of journalBatch) {
 	var b batch.Batch
 	require.NoError(l.t, batch.DecodeFrame(frameOf(n, of), &b, nil))
 	block := batch.Block{{Batch: &b, Frame: uint64(n), To: b.Rows()}}
-	require.NoError(l.t, pipeline.NewDeadLetters(l.path).Add(sink, block, errors.New(reason)))
+	require.NoError(l.t, pipeline.NewDeadLetters(l.path).Add(sink, batch.RejectedRows{Rows: block, Reason: errors.New(reason)}))
 }
 
 // append adds raw text, as a crash leaves it.

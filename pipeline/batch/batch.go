@@ -133,8 +133,14 @@ var ErrNoResponse = errors.New("the outcome of the batch is unknown")
 
 // PermanentError is an error that a store would return again for every retry of the same block.
 type PermanentError struct {
-	Err  error
-	Rows Block // the rejected rows, if the store has all others of the block; nil if it rejected the block as a whole
+	Err      error
+	Rejected []RejectedRows // if the store has all other rows of the block; nil if it rejected the block as a whole
+}
+
+// RejectedRows are rows that a store permanently rejected.
+type RejectedRows struct {
+	Rows   Block
+	Reason error
 }
 
 // Error implements error.

@@ -136,8 +136,7 @@ func (a *archive) requireVanished(plan []byte, rows, want batch.Block) {
 	_, err := a.Deliver(context.Background(), plan, rows)
 	var rejected *batch.PermanentError
 	require.ErrorAs(a.t, err, &rejected)
-	require.ErrorIs(a.t, err, errVanished)
-	require.Equal(a.t, want, rejected.Rows)
+	require.Equal(a.t, []batch.RejectedRows{{Rows: want, Reason: errVanished}}, rejected.Rejected)
 	require.EqualValues(a.t, want.Rows(), testutil.ToFloat64(rowsVanished)-before)
 }
 

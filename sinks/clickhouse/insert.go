@@ -1,12 +1,15 @@
 package clickhouse
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
+	"strconv"
 	"time"
 
 	native "github.com/ClickHouse/ch-go"
@@ -46,6 +49,62 @@ func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token stri
 		}
 	}
 	return sent, err
+}
+
+// maxRefused is the maximum number of rows that insertGroup leaves out: the server receives all rows
+// of the group for each of them. If there are more, the delivery loop halves the block.
+const maxRefused = 32
+
+// insertGroup inserts a group without the rows that violate a constraint and that the server's errors
+// name. It returns these rows; see doc.go, "Permanent rejections". sent reports whether rows may be
+// in the table.
+func (s *Sink) insertGroup(ctx context.Context, h *host, group batch.Block, token string, replicas int) (
+	sent bool, refused []batch.RejectedRows, err error,
+) {
+	for len(group) > 0 {
+		received, err := s.insert(ctx, h, group, token, replicas)
+		sent = sent || received
+		row, others := s.violating(group, err)
+		if row == nil || len(refused) == maxRefused {
+			return sent, refused, err
+		}
+		if len(refused) == 0 && others != nil { // check that the server counts the rows as expected
+			_, alone := s.insert(ctx, h, row, token, replicas)
+			if !errors.As(alone, new(*batch.PermanentError)) {
+				return sent, nil, cmp.Or(alone, err)
+			}
+			err = alone
+		}
+		refused = append(refused, batch.RejectedRows{Rows: row, Reason: errors.Unwrap(err)})
+		group = others
+	}
+	return sent, refused, nil
+}
+
+var violation = regexp.MustCompile(` is violated at row ([0-9]+)\.`)
+
+// violating returns the row of the group that violates a constraint according to an error of the
+// server, and the others. row is nil if the error names none.
+func (s *Sink) violating(group batch.Block, err error) (row, others batch.Block) {
+	exception, ok := errors.AsType[*ch.Exception](err)
+	if !ok || exception.Code != 469 || s.config.Cluster != "" { // a shard of a cluster counts only its own rows
+		return nil, nil
+	}
+	match := violation.FindStringSubmatch(exception.Message)
+	if match == nil {
+		return nil, nil
+	}
+	n, _ := strconv.Atoi(match[1])
+	for _, span := range group {
+		for at := span.From; at < span.To; at++ {
+			if n--; n == 0 {
+				appendRow(&row, span, at)
+			} else {
+				appendRow(&others, span, at)
+			}
+		}
+	}
+	return row, others
 }
 
 // settings returns the settings that make the server treat an INSERT as one block with the given

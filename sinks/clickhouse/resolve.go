@@ -27,9 +27,9 @@ const maxRounds = 4
 var deadAfter = 10 * time.Second
 
 // resolve completes an in-doubt block: it sends the rows that are not in the table, up to maxRounds
-// times. If rows are still missing although all servers are live, it returns a
-// *batch.PermanentError with these rows.
-func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error {
+// times, except those that the server has refused. It returns a *batch.PermanentError with the
+// refused rows and, if all servers are live, those that are still missing.
+func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block, refused []batch.RejectedRows) error {
 	if s.config.Cluster != "" {
 		s.hosts.refresh(ctx) // a server may have failed since the last poll
 	}
@@ -47,6 +47,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	}
 	found.Inc()
 	s.log.Info().Str("plan", plan).Int("rows", rows.Rows()).Int("missing", missing.Rows()).Msg("archive: looked up an in-doubt block")
+	missing, rejected := cutRefused(missing, refused)
 	for round := 0; round < maxRounds && len(missing) > 0; round++ {
 		if err := s.checkVisible(ctx); err != nil {
 			return err
@@ -60,12 +61,15 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 		}
 		// One replica is enough, because the lookup counts replicas. With a quorum, a server that knows
 		// the token would wait for copies of the earlier part, even if only a dead replica has it.
-		if err := s.send(ctx, token, missing, months, 1); err != nil {
+		again, err := s.send(ctx, token, missing, months, 1)
+		if err != nil {
 			return err
 		}
 		if missing, err = s.missingRows(ctx, rows); err != nil {
 			return err
 		}
+		refused = append(refused, again...)
+		missing, rejected = cutRefused(missing, refused)
 	}
 	clear(s.missingSince)
 	if err := s.hosts.unavailable(); err != nil && len(missing) > 0 {
@@ -75,9 +79,32 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	// Retrying forever would block the archive.
 	if missing = s.withoutExpired(missing); len(missing) > 0 {
 		rowsVanished.Add(float64(missing.Rows()))
-		return &batch.PermanentError{Err: errVanished, Rows: missing}
+		rejected = append(rejected, batch.RejectedRows{Rows: missing, Reason: errVanished})
+	}
+	if len(rejected) > 0 {
+		return &batch.PermanentError{Err: rejected[0].Reason, Rejected: rejected}
 	}
 	return nil
+}
+
+// cutRefused divides missing rows into those that the server has not refused and those that it has.
+func cutRefused(missing batch.Block, refused []batch.RejectedRows) (others batch.Block, rejected []batch.RejectedRows) {
+	if len(refused) == 0 {
+		return missing, nil
+	}
+	reasons := map[rowID]error{}
+	for _, r := range refused {
+		reasons[rowID{r.Rows[0].ID, r.Rows[0].Index[r.Rows[0].From]}] = r.Reason
+	}
+	newFindings(missing).each(func(id rowID, s batch.Span, row int) {
+		if reason := reasons[id]; reason != nil {
+			s.From, s.To = row, row+1
+			rejected = append(rejected, batch.RejectedRows{Rows: batch.Block{s}, Reason: reason})
+			return
+		}
+		appendRow(&others, s, row)
+	})
+	return others, rejected
 }
 
 var errVanished = errors.New("ClickHouse acknowledged the row several times, but a lookup does not find it: " +

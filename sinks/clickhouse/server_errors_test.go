@@ -22,6 +22,7 @@ func testServerErrors(t *testing.T, store *stores.ClickHouse) {
 	t.Run("unusable table", func(t *testing.T) { testUnusableTable(t, store) })
 	t.Run("dropped table", func(t *testing.T) { testDroppedTable(t, store) })
 	t.Run("constraint", func(t *testing.T) { testConstraint(t, store) })
+	t.Run("violations", func(t *testing.T) { testViolations(t, store) })
 	t.Run("view", func(t *testing.T) { testView(t, store) })
 	t.Run("too many parts", func(t *testing.T) { testTooManyParts(t, store) })
 	t.Run("memory limit", func(t *testing.T) { testMemoryLimit(t, store) })
@@ -114,6 +115,53 @@ func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, 3, a.count("count()"))
 }
 
+// testViolations checks that a block with a few rows that violate constraints needs no halving, and
+// that every other row is in the table once.
+func testViolations(t *testing.T, store *stores.ClickHouse) {
+	f := func(months, every int, halved bool) {
+		t.Helper()
+		a := newArchive(t, store)
+		require.NoError(t, a.ready(context.Background()))
+		store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0, ADD CONSTRAINT plausible CHECK value < 1000")
+		list := randomRows(rand.New(rand.NewPCG(8, 1)), 2000, months)
+		var want batch.Block
+		b := batchOf(1, epoch, list...)
+		for i := range b.Value {
+			switch b.Value[i] = float64(i % 500); {
+			case i%(2*every) == every-1:
+				b.Value[i] = -1
+			case i%(2*every) == 2*every-1:
+				b.Value[i] = 2000
+			default:
+				appendRow(&want, batch.Span{Batch: b, Frame: 1}, i)
+			}
+		}
+		block := blockOf(b)
+		_, plan := a.plan(block)
+		_, err := a.Deliver(t.Context(), plan, block)
+		var rejected *batch.PermanentError
+		require.ErrorAs(t, err, &rejected)
+		require.Equal(t, halved, rejected.Rejected == nil)
+		if !halved {
+			require.Len(t, rejected.Rejected, 2000/every)
+			for _, r := range rejected.Rejected {
+				row := r.Rows[0].From
+				require.Equal(t, every-1, row%every)
+				require.ErrorContains(t, r.Reason, fmt.Sprintf("value = %v", b.Value[row]))
+			}
+		} else {
+			a = a.restarted()
+			require.Equal(t, 2000/every, deliverByHalving(a, block, nil))
+		}
+		a.requireRows(want)
+	}
+	f(1, 250, false)
+	f(3, 1000, false)
+	f(30, 200, false)
+	f(1, 40, true)
+	f(30, 1, true)
+}
+
 // deliverByHalving delivers rows, starting from a state. It halves rejected blocks as the delivery
 // loop does, and returns the number of rows that are rejected on their own.
 func deliverByHalving(a *archive, rows batch.Block, state []byte) (rejected int) {
@@ -122,6 +170,9 @@ func deliverByHalving(a *archive, rows batch.Block, state []byte) (rejected int)
 		n, plan, err := a.Plan(context.Background(), state, rows.Head(limit))
 		require.NoError(a.t, err)
 		next, err := a.Deliver(context.Background(), plan, rows.Head(n))
+		if some, ok := errors.AsType[*batch.PermanentError](err); ok && some.Rejected != nil {
+			rejected, err = rejected+len(some.Rejected), nil
+		}
 		if err == nil {
 			state, rows = next, after(rows, n)
 			limit = 2 * n

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,7 +68,7 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 // Deliver implements pipeline.Sink: it returns nil once the archive durably contains each planned
 // row exactly once. If a row's value causes an error, it returns a *batch.PermanentError, and a
 // suspect range as state. If the rejected block has a single row, the table does not contain it.
-// The error names rows only if the server deletes or hides them; see doc.go, "Vanished rows".
+// If the error names rows, the table contains all others.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	defer countError(&err)
 	token, suspect := cutPlan(string(plan))
@@ -78,19 +79,23 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 	if suspect == "" {
 		suspect = suspectBefore(rows.End())
 	}
-	vanished := 0
-	if rejected, ok := errors.AsType[*batch.PermanentError](err); ok {
-		if rejected.Rows == nil {
-			return []byte(suspect), err
-		}
-		vanished = rejected.Rows.Rows()
-	} else if err != nil {
+	rejected, ok := errors.AsType[*batch.PermanentError](err)
+	switch {
+	case ok && rejected.Rejected == nil:
+		return []byte(suspect), err
+	case !ok && err != nil:
 		return nil, err
 	}
 	if err := s.record(ctx, rows); err != nil {
 		return nil, err // the next attempt will find the rows in the table
 	}
-	rowsInserted.Add(float64(rows.Rows() - vanished))
+	inserted := rows.Rows()
+	if ok {
+		for _, r := range rejected.Rejected {
+			inserted -= r.Rows.Rows()
+		}
+	}
+	rowsInserted.Add(float64(inserted))
 	blocksDone.Inc()
 	if rows.End().Before(parseSuspect(suspect)) {
 		return []byte(suspect), err
@@ -170,15 +175,18 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
+	var refused []batch.RejectedRows
 	var err error
-	if s.unsent == token {
-		err = s.send(ctx, token, rows, newMonths(rows), s.hosts.requiredReplicas())
-	} else {
-		err = s.resolve(ctx, token, rows)
+	inDoubt := s.unsent != token
+	if !inDoubt {
+		refused, err = s.send(ctx, token, rows, newMonths(rows), s.hosts.requiredReplicas())
+	}
+	if err == nil && (inDoubt || refused != nil) {
+		err = s.resolve(ctx, token, rows, refused)
 	}
 	// Rows of a rejected block may be in the table (see doc.go). The delivery loop halves the
 	// block, and resolve looks up the halves; a single row is looked up here.
-	if errors.As(err, new(*batch.PermanentError)) && rows.Rows() == 1 {
+	if rejected, ok := errors.AsType[*batch.PermanentError](err); ok && rejected.Rejected == nil && rows.Rows() == 1 {
 		if missing, lookErr := s.missingRows(ctx, rows); lookErr != nil || len(missing) == 0 {
 			return lookErr
 		}
@@ -193,16 +201,17 @@ const parallelInserts = 4
 
 // send inserts rows in concurrent groups (see doc.go). rows must be some or all rows of the block
 // from which months was created. The server acknowledges a group once the given number of replicas
-// have it.
-func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *months, replicas int) error {
+// have it. send returns the rows that insertGroup left out.
+func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *months, replicas int) ([]batch.RejectedRows, error) {
 	h, err := s.hosts.pick()
 	if err != nil {
-		return hinted(err)
+		return nil, hinted(err)
 	}
 	groups := months.groups(rows)
 	var next atomic.Int32
 	var sent, failed atomic.Bool
 	var errs [parallelInserts]error
+	var refused [parallelInserts][]batch.RejectedRows
 	var workers sync.WaitGroup
 	for w := range min(parallelInserts, len(groups)) {
 		workers.Go(func() {
@@ -210,10 +219,11 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 				if len(groups[i]) == 0 {
 					continue
 				}
-				received, err := s.insert(ctx, h, groups[i], fmt.Sprintf("%s/%d", token, i), replicas)
+				received, list, err := s.insertGroup(ctx, h, groups[i], fmt.Sprintf("%s/%d", token, i), replicas)
 				if received {
 					sent.Store(true)
 				}
+				refused[w] = append(refused[w], list...)
 				if errs[w] = err; err != nil {
 					failed.Store(true)
 				}
@@ -231,10 +241,10 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 		case errors.As(err, new(*batch.PermanentError)):
 			rejected = err
 		case err != nil:
-			return err
+			return nil, err
 		}
 	}
-	return rejected
+	return slices.Concat(refused[:]...), rejected
 }
 
 // ready returns an error if rows cannot be written now. Once they can, it starts updating the
