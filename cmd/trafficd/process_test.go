@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -37,12 +38,18 @@ func TestStartAndStop(t *testing.T) {
 }
 
 // TestStopWhileStarting checks that SIGTERM ends a daemon that cannot continue its start, here because
-// nothing writes to the pipe that it reads the keys from.
+// nothing is written to the pipe that it reads the certificate from.
 func TestStopWhileStarting(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "keys.yaml")
+	pipe := filepath.Join(t.TempDir(), "tls.crt")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	d := newProcess(t, "api.keys_file="+pipe).start()
-	d.eventually(func() bool { status, _ := d.get("/healthz"); return status == http.StatusOK }, "the operators' listener")
+	d := newProcess(t, "api.tls_cert="+pipe, "api.tls_key="+pipe).start()
+	var writer *os.File
+	d.eventually(func() (ok bool) {
+		var err error
+		writer, err = os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0) // fails unless the daemon reads
+		return err == nil
+	}, "the daemon reads the certificate")
+	defer writer.Close()
 	require.Contains(t, d.terminate(), "exiting before the start was complete")
 }
 
