@@ -52,6 +52,8 @@ func (d *daemon) readiness() ops.Readiness {
 	if anyHas(clients, contract.RightIngest) || !anyHas(clients, contract.RightForecast|contract.RightRouting) {
 		components["registry"] = registry
 	}
+	// A purpose for which there is no key does not decide.
+	serves := map[string]bool{"ingest": served || !anyHas(clients, contract.RightIngest), "forecast": true, "routing": true}
 	letters := ops.Component{State: ops.OK}
 	for _, x := range d.deliveries {
 		components[x.name] = x.state()
@@ -71,6 +73,7 @@ func (d *daemon) readiness() ops.Readiness {
 	}
 	if c, show := d.forecastState(clients); show {
 		components["forecasts"] = c
+		serves["forecast"] = c.State != ops.NotReady || !anyHas(clients, contract.RightForecast)
 		served = served || c.State != ops.NotReady && anyHas(clients, contract.RightForecast)
 	}
 	if served || anyHas(clients, contract.RightRouting) {
@@ -86,7 +89,12 @@ func (d *daemon) readiness() ops.Readiness {
 		components["keys"] = keys
 	}
 	components["daemon"] = self
-	return ops.NewReadiness(components)
+	r := ops.NewReadiness(components)
+	r.Serves = serves
+	for purpose := range serves {
+		serves[purpose] = serves[purpose] && r.State != ops.NotReady
+	}
+	return r
 }
 
 func anyHas(clients []*contract.Client, right contract.Right) bool {

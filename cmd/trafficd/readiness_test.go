@@ -109,6 +109,34 @@ func TestForecastOnlyReadiness(t *testing.T) {
 	require.NotContains(t, r.Components, "registry")
 }
 
+// TestReadinessByPurpose checks that a daemon that accepts no batches is ready for forecasts and not
+// for ingest, and the reverse, and that the summary says so first.
+func TestReadinessByPurpose(t *testing.T) {
+	d := newProcess(t, "journal.min_free_bytes=1000TiB")
+	feed := d.setForecastFile("forecasts.ndjson")
+	d.keys(keyEntry(testKey, "ingest", "UTC"), keyEntry("viewer", "forecast", "UTC"))
+	replaceFile(t, feed, streetLine(1, 50))
+	f := func(purpose string, status int) {
+		t.Helper()
+		d.eventually(func() bool { got, _ := d.get("/readyz?for=" + purpose); return got == status }, "readiness %d for %s", status, purpose)
+	}
+	d.start()
+	require.Equal(t, ops.Degraded, d.await(http.StatusOK).State)
+	f("ingest", http.StatusServiceUnavailable)
+	f("forecast", http.StatusOK)
+	f("routing", http.StatusOK)
+	var s status.Status
+	_, text := d.get("/status")
+	require.NoError(t, json.Unmarshal(text, &s))
+	require.Equal(t, "Every request for ingest is rejected.", s.Summary[0])
+	d.terminate()
+
+	d.Set("journal.min_free_bytes=0", "forecasts.file.path="+feed+".missing")
+	d.start().await(http.StatusOK)
+	f("ingest", http.StatusOK)
+	f("forecast", http.StatusServiceUnavailable)
+}
+
 // TestNotReadyBeforeRegistriesAreRead checks that the daemon is not ready before each registry
 // has been read once, although it could serve the routing key: a load balancer would send it
 // batches that get 503.

@@ -8,9 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -111,7 +115,7 @@ func Handler(cfg Config, check func() Readiness, routes map[string]http.Handler)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { check().write(w) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { check().write(w, r.URL.Query()) })
 	if cfg.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -145,9 +149,11 @@ func (c *Component) Add(state State, reason string) {
 	c.Reasons = append(c.Reasons, reason)
 }
 
-// Readiness is the response body of /readyz. The status code is 503 if State is NotReady, else 200.
+// Readiness is the response body of /readyz. The status code is 503 if State is NotReady, else 200;
+// of /readyz?for=PURPOSE, it is 503 if the daemon does not serve the purpose.
 type Readiness struct {
 	State      State                `json:"state"`
+	Serves     map[string]bool      `json:"serves,omitempty"` // by purpose
 	Components map[string]Component `json:"components"`
 }
 
@@ -171,10 +177,19 @@ func worse(a, b State) State {
 	return a
 }
 
-func (r Readiness) write(w http.ResponseWriter) {
+func (r Readiness) write(w http.ResponseWriter, query url.Values) {
+	ready := r.State != NotReady
+	if query.Has("for") {
+		served, known := r.Serves[query.Get("for")]
+		if !known && len(r.Serves) > 0 {
+			http.Error(w, "unknown purpose: for must be one of "+strings.Join(slices.Sorted(maps.Keys(r.Serves)), ", "), http.StatusBadRequest)
+			return
+		}
+		ready = ready && served
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	if r.State == NotReady {
+	if !ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	e := json.NewEncoder(w)

@@ -67,6 +67,22 @@ func TestReadiness(t *testing.T) {
 	f(map[string]Component{"journal": with(NotReady, "full"), "kafka": with(Degraded, "away")}, 503, NotReady)
 }
 
+// TestReadinessByPurpose checks the status of /readyz?for=PURPOSE.
+func TestReadinessByPurpose(t *testing.T) {
+	f := func(r Readiness, purpose string, status int) {
+		t.Helper()
+		require.Equal(t, status, get(t, Handler(Config{}, func() Readiness { return r }, nil), "GET", "/readyz?for="+purpose).Code)
+	}
+	r := NewReadiness(map[string]Component{"journal": {State: Degraded, Reasons: []string{"full"}}})
+	r.Serves = map[string]bool{"ingest": false, "forecast": true}
+	f(r, "ingest", 503)
+	f(r, "forecast", 200)
+	f(r, "ingset", 400)
+	r.State = NotReady
+	f(r, "forecast", 503)
+	f(NewReadiness(map[string]Component{"daemon": {State: NotReady, Reasons: []string{"starting"}}}), "ingest", 503)
+}
+
 func TestAddKeepsWorstState(t *testing.T) {
 	c := Component{State: OK}
 	c.Add(NotReady, "first")

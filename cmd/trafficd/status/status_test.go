@@ -160,6 +160,26 @@ func TestRegistryWarnings(t *testing.T) {
 	require.Equal(t, []Registry{{ProductInstance: "city", Detectors: 2, Doubtful: 1, Warnings: []string{"line 7: …"}}}, d.recorder.Now().Registries)
 }
 
+// TestConsequenceFirst checks that the summary begins with what clients see.
+func TestConsequenceFirst(t *testing.T) {
+	d := start(t, false)
+	f := func(daemon ops.State, full ops.State, serves map[string]bool, want ...string) {
+		t.Helper()
+		components := map[string]ops.Component{"daemon": {State: daemon}, "journal": {State: full, Reasons: []string{"the disk is full"}}}
+		if daemon != ops.OK {
+			components["daemon"] = ops.Component{State: daemon, Reasons: []string{"draining"}}
+		}
+		d.ready = ops.NewReadiness(components)
+		d.ready.Serves = serves
+		require.Equal(t, want, d.recorder.Now().Summary)
+	}
+	const full = "journal: the disk is full."
+	f(ops.OK, ops.Degraded, map[string]bool{"ingest": false, "forecast": true, "routing": true}, "Every request for ingest is rejected.", full)
+	f(ops.OK, ops.Degraded, map[string]bool{"ingest": true, "forecast": true, "routing": true}, full)
+	f(ops.OK, ops.NotReady, map[string]bool{"ingest": false, "forecast": false, "routing": false}, "Every request is rejected.", full)
+	f(ops.NotReady, ops.NotReady, map[string]bool{"ingest": false}, "daemon: draining.", full)
+}
+
 var update = flag.Bool("update", false, "write status.example.json, from which the page takes its types")
 
 // examplePath is the path of an example that has every member of a status.

@@ -15,15 +15,15 @@ import (
 // storeNames maps each sink to the usual spelling of its store.
 var storeNames = map[string]string{"clickhouse": "ClickHouse", "kafka": "Kafka"}
 
-// summary returns a sentence for each component that is not OK, worst first, with the problem and
-// the remedy. For a store, the sentence also says how long it has been failing, how many
+// summary returns what clients see, and then a sentence for each component that is not OK, worst
+// first, with the problem and the remedy. For a store, the sentence also says how long it has been failing, how many
 // measurements are waiting for it, and how long the journal has room for more.
 func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time) []string {
 	rank := map[ops.State]int{ops.NotReady: 0, ops.Degraded: 1}
 	names := slices.SortedFunc(maps.Keys(ready.Components), func(a, b string) int {
 		return cmp.Or(rank[ready.Components[a].State]-rank[ready.Components[b].State], cmp.Compare(a, b))
 	})
-	sentences := []string{}
+	sentences := consequences(ready)
 	for _, name := range names {
 		c := ready.Components[name]
 		if c.State == ops.OK {
@@ -47,6 +47,24 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 			reasons += " (" + since + ")"
 		}
 		sentences = append(sentences, fmt.Sprintf("%s: %s.", name, reasons))
+	}
+	return sentences
+}
+
+// consequences returns a sentence for each purpose that the daemon does not serve. There is none
+// while it starts or drains.
+func consequences(ready ops.Readiness) []string {
+	sentences := []string{}
+	switch {
+	case ready.Components["daemon"].State != ops.OK || len(ready.Serves) == 0:
+	case ready.State == ops.NotReady:
+		sentences = append(sentences, "Every request is rejected.")
+	default:
+		for _, purpose := range slices.Sorted(maps.Keys(ready.Serves)) {
+			if !ready.Serves[purpose] {
+				sentences = append(sentences, "Every request for "+purpose+" is rejected.")
+			}
+		}
 	}
 	return sentences
 }
