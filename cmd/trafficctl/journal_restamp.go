@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +62,7 @@ type ahead struct {
 func restamp(ctx context.Context, std streams, dir string, quiet bool) (err error) {
 	defer must.Return(&err)
 	must.Get(inspect.Open(dir)).Close() // a directory that is no journal must not get a lock file
+	must.Do(checkOwner(dir))
 	lock := must.Get(journal.Lock(dir))
 	defer lock.Close()
 	f := must.Get(inspect.Open(dir))
@@ -101,6 +105,23 @@ func restamp(ctx context.Context, std streams, dir string, quiet bool) (err erro
 		if c.Name != pipeline.IdempotencyConsumer && (batch.Position{Frame: a.first}).Before(c.Done) {
 			fmt.Fprintf(std.out, "%s has the measurements before %s with their old received_at; see the runbook, TrafficdClockWrong\n",
 				c.Name, position(c.Done))
+		}
+	}
+	return nil
+}
+
+// checkOwner returns an error if the journal's files belong to another user, who could not read the
+// files that replace them.
+func checkOwner(dir string) error {
+	segments, _ := filepath.Glob(filepath.Join(dir, "*.seg")) // fails only if dir contains a malformed pattern
+	for _, path := range segments {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if s, ok := info.Sys().(*syscall.Stat_t); ok && int(s.Uid) != os.Geteuid() {
+			return fmt.Errorf("cannot restamp %s: %s belongs to user %d, but this is user %d; run the command as the daemon's user",
+				dir, filepath.Base(path), s.Uid, os.Geteuid())
 		}
 	}
 	return nil
