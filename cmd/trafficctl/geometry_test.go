@@ -129,6 +129,8 @@ func TestGeometryFails(t *testing.T) {
 	f("--key-file requires --url", "--key-file", "routing.key")
 	f("--timeout requires --url", "--timeout", "1m")
 	f("cannot read geometries: unexpected EOF", file(t, "places.wkt.gz", "\x1f\x8b\x08"))
+	f("cannot read geometries: the input is a ZIP archive, such as KMZ", file(t, "places.kmz", "PK\x03\x04\x14\x00"))
+	f("cannot read KML: it has no placemark", file(t, "network.kml", "<kml><Document><NetworkLink/></Document></kml>"))
 	f("check --from and the file name", file(t, "places.kml", place))
 }
 

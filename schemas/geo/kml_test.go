@@ -179,6 +179,8 @@ func TestKMLInvalid(t *testing.T) {
 	f("<LineString><coordinates>1,2</coordinates></LineString>", "byte 55: a line must have no points or at least 2, got 1")
 	f("<LinearRing><coordinates>0,0 1,0 1,1 0,1</coordinates></LinearRing>", "ring is not closed")
 	f("<Polygon><outerBoundaryIs><LinearRing><coordinates>0,0 1,0</coordinates></LinearRing></outerBoundaryIs></Polygon>", "a ring must have no points or at least 4, got 2")
+	f("<Polygon><outerBoundaryIs><LinearRing><coordinates/></LinearRing></outerBoundaryIs><innerBoundaryIs>"+kmlRing+"</innerBoundaryIs></Polygon>",
+		"the first ring of a polygon, its boundary, is empty")
 	f("<Polygon><innerBoundaryIs>"+kmlRing+"</innerBoundaryIs></Polygon>", "a Polygon with 0 outer and 1 inner rings")
 	f("<Polygon><outerBoundaryIs>"+kmlRing+kmlRing+"</outerBoundaryIs></Polygon>", "a Polygon with 2 outer")
 	_, err := limits.ParseKML(geo.Any, kmlPoint, point("1"))

@@ -167,6 +167,7 @@ func (b *Builder) part(from Source, kind, in Kind) error {
 		}
 		return checkPath(kind, b.Flat[start:], b.Layout.Stride())
 	}
+	first, empty := true, false // empty: the first part has no points
 	return from.List(kind, func() error {
 		if err := b.Take(1); err != nil {
 			return err
@@ -174,7 +175,14 @@ func (b *Builder) part(from Source, kind, in Kind) error {
 		if kind == MultiPolygon {
 			b.ends = b.ends[:0]
 		}
+		start := len(b.Flat)
 		err := b.part(from, kinds[kind].part, kind)
+		switch points := len(b.Flat) > start; {
+		case first:
+			first, empty = false, !points
+		case kind == Polygon && empty && points && err == nil:
+			err = errors.New("the first ring of a polygon, its boundary, is empty, but another ring is not")
+		}
 		if kind == MultiPolygon {
 			b.endss = append(b.endss, slices.Clone(b.ends))
 		} else {

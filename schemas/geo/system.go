@@ -57,6 +57,17 @@ func Canonical(name, prefix string) string {
 	return name
 }
 
+// WithPrefix is the inverse of Canonical for all names of formats in a text. With an empty prefix, it
+// returns the text unchanged.
+func WithPrefix(text, prefix string) string {
+	for _, f := range formats {
+		if rest, ok := strings.CutPrefix(string(f.format), "VENDOR"); ok && prefix != "" {
+			text = strings.ReplaceAll(text, string(f.format), prefix+rest)
+		}
+	}
+	return text
+}
+
 // ErrNoSRID means that the format is OG_SRID but there is no srId.
 var ErrNoSRID = errors.New("OG_SRID requires an srId, such as EPSG:25832")
 

@@ -109,6 +109,8 @@ func TestWKBInvalid(t *testing.T) {
 		require.Nil(t, g)
 	}
 	const point = "01 01000000" + one + two
+	const zero = "0000000000000000"
+	f("01 03000000 02000000 00000000 04000000"+zero+zero+one+zero+one+one+zero+zero, "the first ring of a polygon, its boundary, is empty")
 	f("", "byte 0: unexpected end of data: 0 bytes left, need 5")
 	f("01 010000", "byte 0: unexpected end of data: 4 bytes left, need 5")
 	f("02 01000000", "byte 0: byte order 2, must be 0")

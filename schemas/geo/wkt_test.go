@@ -77,6 +77,8 @@ func TestWKTSpellings(t *testing.T) {
 	f("linearring(0 0,1 0,1 1,0 0)", "LINESTRING (0 0, 1 0, 1 1, 0 0)")
 	f("LINEARRING EMPTY", "LINESTRING EMPTY")
 	f("PolygonZ empty", "POLYGON Z EMPTY")
+	f("POLYGON((0 0,1 0,1 1,0 0),EMPTY)", "POLYGON ((0 0, 1 0, 1 1, 0 0), EMPTY)")
+	f("MULTIPOLYGON(EMPTY,((0 0,1 0,1 1,0 0)))", "MULTIPOLYGON (EMPTY, ((0 0, 1 0, 1 1, 0 0)))")
 	f("GEOMETRYCOLLECTION(POINT EMPTY,POINT(1 2 3))", "GEOMETRYCOLLECTION Z (POINT Z EMPTY, POINT Z (1 2 3))")
 }
 
@@ -114,6 +116,8 @@ func TestWKTInvalid(t *testing.T) {
 	f("POLYGON ((0 0, 1 0, 1 1))", "byte 24: a ring must have no points or at least 4, got 3")
 	f("POLYGON ((0 0, 1 0, 1 1, 0 1))", "byte 29: ring is not closed: starts at (0 0) and ends at (0 1)")
 	f("POLYGON (0 0, 1 0, 1 1, 0 0)", `byte 9: unexpected "0 0, 1 0, 1 1, 0 0)", expected ( or EMPTY`)
+	f("POLYGON (EMPTY, (0 0, 1 0, 1 1, 0 0))", "the first ring of a polygon, its boundary, is empty, but another ring is not")
+	f("MULTIPOLYGON (EMPTY, (EMPTY, EMPTY, (0 0, 1 0, 1 1, 0 0)))", "the first ring of a polygon, its boundary, is empty")
 	f("GEOMETRYCOLLECTION (POINT (1 2), 3 4)", `byte 33: unexpected "3 4)", expected the name`)
 	f("GEOMETRYCOLLECTION (POINT (1 2), POINT Z (1 2 3))", "byte 40: Z, but the first point has no z")
 	f("MULTIPOINT (1 2, (3 4))", "byte 17: a MULTIPOINT must have parentheses around all of its points or around none")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/cespare/xxhash/v2"
+	"google.golang.org/protobuf/proto"
 
 	"trafficd/pipeline/dial"
 	"trafficd/schemas/contract"
@@ -22,6 +24,9 @@ type queryFeed struct {
 	maxSpeed float64
 	guarded  guardedLayer
 	faults   *faults
+
+	digest  uint64    // of the last result
+	changed time.Time // time of the data of the last result without the updated column
 }
 
 func newQueryFeed(cfg Config, layer Layer, faults *faults) *queryFeed {
@@ -36,8 +41,9 @@ func (q *queryFeed) changes() <-chan struct{} { return nil }
 func (q *queryFeed) close() { q.Close() }
 
 // check implements feed. It publishes every result, because the layer detects changes. It returns
-// the newest value of the updated column, or the latest start of a period if there is none, but
-// never a time in the future.
+// the newest value of the updated column. Without that column, it returns the time at which the
+// result last changed, or the latest start of a period if that is earlier: a supplier that has
+// stopped leaves periods that start in the future. The time is never in the future.
 func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	start := time.Now()
 	var records []Record
@@ -56,13 +62,30 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 		r.Remarks, r.Err = Normalise(r.Forecast, q.maxSpeed)
 		streets.add(r)
 	}
-	if newest.IsZero() {
+	unknown := newest.IsZero()
+	if unknown {
 		newest, _ = contract.ParseForecastTime(streets.newest) // valid, because it was normalised
 	}
 	if newest.After(start) {
 		newest = start
 	}
+	if unknown {
+		if digest := digestOf(records); digest != q.digest || q.changed.IsZero() {
+			q.digest, q.changed = digest, newest
+		}
+		newest = q.changed
+	}
 	return newest, streets.publish(&q.guarded, newest)
+}
+
+// digestOf returns a hash of the forecasts. It does not depend on the order of the streets.
+func digestOf(records []Record) (sum uint64) {
+	var text []byte
+	for _, r := range records {
+		text, _ = proto.MarshalOptions{Deterministic: true}.MarshalAppend(text[:0], r.Forecast) // a digest of what could be encoded
+		sum += xxhash.Sum64(text)
+	}
+	return sum
 }
 
 // rowBytes is the approximate size of a period in memory, without its openLRcode.

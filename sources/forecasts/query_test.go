@@ -88,6 +88,20 @@ func TestQuery(t *testing.T) {
 	}
 	hasDataTime("'2020-01-01T00:00:00Z' AS start, '2020-01-01T00:15:00Z' AS `end`", time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
 	hasDataTime("'2120-01-01T00:00:00Z' AS start, '2120-01-01T00:15:00Z' AS `end`, toDateTime('2020-01-01 00:07:00', 'UTC') AS updated", time.Date(2020, 1, 1, 0, 7, 0, 0, time.UTC))
+	// Without the column updated, a supplier that has stopped is not hidden by periods in the future.
+	future := func(speed string) time.Time {
+		t.Helper()
+		source.Query = "SELECT street, fromnode, toFloat64(" + speed + ") AS speed, '2120-01-01T00:00:00Z' AS start, '2120-01-01T00:15:00Z' AS `end` " +
+			"FROM forecasts WHERE street IN (1, 7) GROUP BY street, fromnode ORDER BY rand()"
+		f("", 0, "1:1 "+speed, "7:1 "+speed)
+		return layer.confirmedAt()
+	}
+	before := time.Now()
+	first := future("30")
+	require.False(t, first.Before(before))
+	require.Equal(t, first, future("30"))
+	require.Equal(t, first, future("30"))
+	require.True(t, future("31").After(first))
 	source.Query = query
 	f("", 4, good...)
 

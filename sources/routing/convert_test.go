@@ -193,6 +193,15 @@ func TestVendorPrefix(t *testing.T) {
 	require.NotNil(t, f(s, "PTV_MERCATOR", "PTV_NONE"))
 	require.NotNil(t, f(s, "PTV_NONE", "PTV_MERCATOR"))
 	require.NotNil(t, f(s, "ACME_MERCATOR", "OG_GEODECIMAL"))
+	for _, fault := range []*xroute.Fault{f(s, "PTV_MERCATOR", "ACME_NONE"), f(s, "ACME_NONE", "PTV_MERCATOR")} {
+		for stack := fault.Exception.Base().StackElement; stack != nil; stack = stack.Cause {
+			require.NotContains(t, *stack.Message, "VENDOR_")
+		}
+		require.NotContains(t, fault.Text, "VENDOR_")
+		require.Contains(t, fault.Text, "PTV_MERCATOR")
+		require.Contains(t, fault.Text, "PTV_SUPERCONFORM")
+	}
+	require.Contains(t, f(s, "VENDOR_NONE", "PTV_MERCATOR").Text, "VENDOR_NONE", "what the client sent")
 	s = start(t, nil)
 	require.Nil(t, f(s, "VENDOR_MERCATOR", "VENDOR_CONFORM"))
 	require.NotNil(t, f(s, "PTV_MERCATOR", "VENDOR_CONFORM"))

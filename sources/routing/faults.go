@@ -69,20 +69,22 @@ func (f *failure) outcome() string {
 	return f.class.name
 }
 
-func (f *failure) fault(trace string) *xroute.Fault {
-	fault := &xroute.Fault{Code: f.class.code, Text: f.Error()}
+// fault returns the fault for the failure. Formats in its texts have the prefix.
+func (f *failure) fault(trace, prefix string) *xroute.Fault {
+	fault := &xroute.Fault{Code: f.class.code, Text: geo.WithPrefix(f.Error(), prefix)}
 	if f.class.make != nil {
-		fault.Exception = f.exception(trace)
+		fault.Exception = f.exception(trace, prefix)
 	}
 	return fault
 }
 
-func (f *failure) exception(trace string) xroute.Exception {
+func (f *failure) exception(trace, prefix string) xroute.Exception {
 	x := f.class.make()
-	top := &xroute.StackElement{ClassName: &f.class.name, Message: &f.message, Context: append([]string{}, f.context...)}
+	text := geo.WithPrefix(f.message, prefix)
+	top := &xroute.StackElement{ClassName: &f.class.name, Message: &text, Context: append([]string{}, f.context...)}
 	next := &top.Cause
 	for i, err := 0, f.cause; err != nil && i < maxCauses; i, err = i+1, errors.Unwrap(err) {
-		message := err.Error()
+		message := geo.WithPrefix(err.Error(), prefix)
 		*next = &xroute.StackElement{Message: &message, Context: []string{}}
 		next = &(*next).Cause
 	}

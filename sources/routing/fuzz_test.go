@@ -65,7 +65,7 @@ func responseTo(t *testing.T, s *Service, text []byte) (xroute.Response, *failur
 	}
 	failure, _ := failureOf(err)
 	require.NotSame(t, unforeseen, failure.class, "%v", err)
-	out, err = xroute.AppendMessage(nil, failure.fault(x.trace))
+	out, err = xroute.AppendMessage(nil, failure.fault(x.trace, ""))
 	require.NoError(t, err)
 	_, err = xroute.ReadResponse(bytes.NewReader(out), limits)
 	var fault *xroute.Fault

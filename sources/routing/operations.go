@@ -138,7 +138,7 @@ func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xro
 		for i, it := range c.items[:p.done()] {
 			if it.err != nil {
 				f, _ := failureOf(it.err)
-				exception := f.inContext(place("geometries", i)).exception(x.trace)
+				exception := f.inContext(place("geometries", i)).exception(x.trace, x.service.cfg.VendorPrefix)
 				result.Failures = append(result.Failures, xroute.ConversionFailure{Index: int32(i), Exception: exception})
 				continue
 			}

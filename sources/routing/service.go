@@ -118,7 +118,7 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 				Msg("cannot process a routing request: responded with a fault")
 		}
 		outcome = f.outcome()
-		if out, err = xroute.AppendMessage(nil, f.fault(x.trace)); err != nil {
+		if out, err = xroute.AppendMessage(nil, f.fault(x.trace, s.cfg.VendorPrefix)); err != nil {
 			return 0, err
 		}
 	}

@@ -305,6 +305,7 @@ const (
 	magicGzip = "\x1f\x8b"
 	magicXZ   = "\xfd7zXZ\x00"
 	magicZstd = "\x28\xb5\x2f\xfd"
+	magicZIP  = "PK\x03\x04"
 )
 
 // zstdWindow is the maximum window size of a frame. The zstd program has the same default.
@@ -334,6 +335,10 @@ func Decompress(raw io.Reader) (io.ReadCloser, error) {
 	case startsWith(magicXZ):
 		d, err := xz.NewReader(r, xz.DefaultDictMax) // 64 MiB, as in xz -9; a truncated file is an error
 		return io.NopCloser(d), err
+	}
+	if startsWith(magicZIP) {
+		return nil, errors.New("the input is a ZIP archive, such as KMZ or XLSX: extract the file in it first; of a KMZ, for example, with " +
+			"unzip -p places.kmz '*.kml' >places.kml")
 	}
 	return io.NopCloser(r), nil
 }

@@ -82,14 +82,14 @@ func placemarks(in io.Reader, limit int) iter.Seq2[record, error] {
 		d.CharsetReader = func(charset string, _ io.Reader) (io.Reader, error) {
 			return nil, fmt.Errorf("unsupported encoding %s; convert the file to UTF-8, for example with iconv", charset)
 		}
-		depth, hasContent, isKML := 0, false, false
+		depth, hasContent, isKML, hasRecord := 0, false, false, false
 		for {
 			bounded.read = 0
 			line, _ := d.InputPos()
 			token, err := d.Token()
 			if errors.Is(err, io.EOF) {
-				if hasContent && !isKML {
-					yield(record{}, errors.New("cannot read KML: no placemark or geometry found; check --from and the file name"))
+				if hasContent && !hasRecord {
+					yield(record{}, noRecord(isKML))
 				}
 				return
 			}
@@ -103,6 +103,7 @@ func placemarks(in io.Reader, limit int) iter.Seq2[record, error] {
 				name := token.Name.Local
 				isRecord := name == "Placemark" || depth == 0 && slices.Contains(kmlGeometries, name)
 				hasContent, isKML = true, isKML || isRecord || slices.Contains(kmlContainers, name)
+				hasRecord = hasRecord || isRecord
 				if isRecord {
 					var content struct {
 						XML []byte `xml:",innerxml"`
@@ -123,6 +124,14 @@ func placemarks(in io.Reader, limit int) iter.Seq2[record, error] {
 			}
 		}
 	}
+}
+
+// noRecord returns the error for an input without placemarks and geometries.
+func noRecord(isKML bool) error {
+	if !isKML {
+		return errors.New("cannot read KML: no placemark or geometry found; check --from and the file name")
+	}
+	return errors.New("cannot read KML: it has no placemark; a file with only a NetworkLink or overlays has no geometries")
 }
 
 // boundedReader fails once more than limit bytes have been read since read was last set to 0. It
