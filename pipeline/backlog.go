@@ -11,8 +11,8 @@ import (
 )
 
 // backlog counts the undelivered rows in the journal. Those that were already in the journal at
-// startup are counted in the background while the delivery runs, at about 1 GiB/s, and are included
-// once all of them have been counted. If the source does not count rows, the result is an estimate.
+// startup are counted in the background while the delivery runs, at about 1 GiB/s. Until then, or if
+// the source does not count rows, the result is an estimate.
 type backlog struct {
 	source Source
 
@@ -21,7 +21,11 @@ type backlog struct {
 	passed  int64          // rows delivered or dead-lettered since startup
 	frames  uint64         // frames completed since startup
 	earlier int64          // rows that were undelivered at startup
+	counted bool           // whether earlier is known
 }
+
+// recountInterval is the time after which rows are counted again if a frame could not be read.
+const recountInterval = time.Minute
 
 // advance moves the delivery position to at, after n rows were delivered or written to the
 // dead-letter file.
@@ -33,23 +37,27 @@ func (b *backlog) advance(n int, at batch.Position) {
 	b.at = at
 }
 
-func (b *backlog) rows() int64 {
+// rows returns the number of undelivered rows. counted is false if it is an estimate because they
+// have not been counted yet or cannot be read.
+func (b *backlog) rows() (n int64, counted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	stored, _, known := b.source.Rows()
-	if known {
-		return max(0, b.earlier+stored-b.passed)
+	if known && b.counted {
+		return max(0, b.earlier+stored-b.passed), true
 	}
 	// An estimate: the number of undelivered frames times the mean number of rows per delivered frame,
 	// at least 1.
 	_, next := b.source.Bounds()
-	return int64(float64(next-min(next, b.at.Frame)) * max(1, float64(b.passed)/max(1, float64(b.frames))))
+	frames := next - min(next, b.at.Frame)
+	return int64(float64(frames) * max(1, float64(b.passed)/max(1, float64(b.frames)))), !known || frames == 0
 }
 
 // count counts the rows that were undelivered at startup. If frames are deleted before they are
-// read, it starts over at the current delivery position.
+// read, or cannot be read, it starts over at the current delivery position.
 func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 	for {
+		pause := 10 * time.Millisecond
 		b.mu.Lock()
 		at, passed := b.at, b.passed
 		stored, end, known := b.source.Rows()
@@ -63,14 +71,14 @@ func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 			return
 		case err != nil: // the delivery will report the same error
 			log.Debug().Err(err).Msg("cannot count the undelivered rows")
-			return
+			pause = recountInterval
 		case !deleted:
 			b.mu.Lock()
-			b.earlier = passed + n - stored
+			b.earlier, b.counted = passed+n-stored, true
 			b.mu.Unlock()
 			return
 		}
-		if sleep(ctx, 10*time.Millisecond) != nil {
+		if sleep(ctx, pause) != nil {
 			return
 		}
 	}

@@ -1,13 +1,19 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
 )
 
 // gatedStore is a store that accepts one block for each value received from allowed.
@@ -62,4 +68,36 @@ func TestRowsWaiting(t *testing.T) {
 		}
 		waits(0)
 	})
+}
+
+// TestRowsWaitingAreNeverZeroIfUnknown checks that the number of undelivered rows is an estimate, not
+// 0, if a damaged frame prevents the count, and that the error says what to do.
+func TestRowsWaitingAreNeverZeroIfUnknown(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir)
+	h.add(t, 3)
+	_, seq := h.journal.Bounds()
+	h.close()
+	h = open(t, dir) // the rows were there at startup
+	defer h.close()
+	h.stopCopying()
+	segments, err := filepath.Glob(filepath.Join(dir, "journal", "*.seg"))
+	require.NoError(t, err)
+	require.Len(t, segments, 1)
+	text, err := os.ReadFile(segments[0])
+	require.NoError(t, err)
+	at := bytes.Index(text, fmt.Appendf(nil, "%d-%d", seq-2, rowsOfFrame/2)) // in the second frame
+	require.Positive(t, at)
+	file, err := os.OpenFile(segments[0], os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = file.WriteAt([]byte{^text[at]}, int64(at))
+	require.NoError(t, errors.Join(err, file.Close()))
+
+	d := h.delivery(t, quick, newFakeStore(1))
+	defer run(t, d)()
+	damaged := func() bool { return errors.As(d.Status().Trouble, new(*journal.CorruptError)) }
+	require.Eventually(t, damaged, time.Minute, time.Millisecond)
+	require.ErrorContains(t, d.Status().Trouble, "trafficctl journal verify")
+	require.False(t, d.Status().Counted)
+	require.Positive(t, d.Status().Waiting)
 }

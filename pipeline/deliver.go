@@ -82,6 +82,7 @@ type Delivery struct {
 
 	reached atomic.Uint64 // frame of the first undelivered row
 	behind  atomic.Int64  // received_at of the oldest undelivered row, 0 if there is none
+	began   atomic.Int64  // Unix time in ns since which rows are sent but none was accepted, 0 if no block is in progress
 	rows    atomic.Int64  // rows delivered by this process
 	backlog backlog
 	mu      sync.Mutex // guards trouble
@@ -129,6 +130,9 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 			}
 			return errors.Join(d.save(d.at), d.sink.Close())
 		default: // the journal cannot be read, or the cursor cannot be saved
+			if errors.As(err, new(*journal.CorruptError)) || errors.Is(err, batch.ErrFrame) {
+				err = fmt.Errorf("%w; to list all damaged frames, run trafficctl journal verify", err)
+			}
 			d.report(err, "delivery failed; retrying")
 			_ = sleep(soft, d.cfg.RetryMax) // if soft is done, next returns its error
 			d.window.rewind(d.at.Done)
@@ -147,7 +151,7 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		case len(rows) == 0: // the next Run starts at the oldest remaining row
 			return nil, fmt.Errorf("%w: frames of the planned block were deleted", journal.ErrClosed)
 		}
-		d.behind.Store(rows[0].ReceivedAt)
+		d.begin(rows)
 		return rows, nil
 	}
 	if d.unsaved { // if no new row arrived, the cursor would stay unsaved, and the journal could not delete frames
@@ -164,13 +168,19 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		case err != nil:
 			return nil, err
 		case len(rows) > 0:
-			d.behind.Store(rows[0].ReceivedAt)
+			d.begin(rows)
 			return d.plan(ctx, distinct(rows.Head(min(d.limit, rows.Rows()))))
 		}
 		if err := d.passEmptyFrames(); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// begin records that rows are about to be sent.
+func (d *Delivery) begin(rows batch.Block) {
+	d.behind.Store(rows[0].ReceivedAt)
+	d.began.CompareAndSwap(0, time.Now().UnixNano())
 }
 
 // distinct truncates a block before the second batch with the same ID, so that batch ID and index
@@ -206,6 +216,7 @@ func (d *Delivery) passEmptyFrames() error {
 // d.at.Done past frames without rows, and returns true.
 func (d *Delivery) advance(n int) (idle bool) {
 	d.window.drop(n)
+	d.began.Store(0)
 	if idle = !d.window.more(); idle {
 		d.behind.Store(0)
 		d.at.Done = d.window.end()
@@ -404,7 +415,9 @@ func (d *Delivery) report(err error, what string) {
 // Status is the state of a delivery, for the readiness check and metrics.
 type Status struct {
 	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
+	Stalled time.Duration // for how long rows have been sent, but none was accepted; 0 while none are sent
 	Waiting int64         // undelivered rows in the journal; may be an estimate, see backlog
+	Counted bool          // false if Waiting may be far too low, because the rows have not been counted yet
 	Frames  uint64        // frames in the journal that are not completely delivered
 	Rows    int64         // rows delivered by this process
 	Trouble error         // error of the last attempt, nil if it succeeded
@@ -415,11 +428,14 @@ func (d *Delivery) Status() Status {
 	d.mu.Lock()
 	s := Status{Rows: d.rows.Load(), Trouble: d.trouble}
 	d.mu.Unlock()
-	s.Waiting = d.backlog.rows()
+	s.Waiting, s.Counted = d.backlog.rows()
 	_, next := d.source.Bounds()
 	s.Frames = next - min(d.reached.Load(), next)
 	if at := d.behind.Load(); at != 0 {
 		s.Lag = max(time.Since(time.Unix(0, at)), 0)
+	}
+	if at := d.began.Load(); at != 0 {
+		s.Stalled = max(time.Since(time.Unix(0, at)), 0)
 	}
 	return s
 }

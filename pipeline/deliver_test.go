@@ -408,6 +408,7 @@ func TestUnreadableFrameIsNotPassed(t *testing.T) {
 		require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, batch.ErrFrame) }, time.Minute, time.Millisecond)
 		require.Eventually(t, func() bool { return d.Status().Rows > 0 }, time.Minute, time.Millisecond)
 		require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, batch.ErrFrame) }, time.Minute, time.Millisecond)
+		require.ErrorContains(t, d.Status().Trouble, "trafficctl journal verify")
 		stop()
 		require.Equal(t, []string{"before"}, store.rows)
 		done, _ := h.journal.Cursor("sink").Load()

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,10 @@ func (f *frames) TryNext([]byte) (uint64, []byte, bool, error) {
 		return 0, nil, false, nil
 	}
 }
+
+func (f *frames) Confirm() error              { return nil }
+func (f *frames) Bounds() (uint64, uint64)    { return 1, f.seq + 1 }
+func (f *frames) Rows() (int64, uint64, bool) { return 0, 0, false }
 
 // encoded returns a frame with the given number of rows.
 func encoded(rows int) []byte {
@@ -158,6 +163,52 @@ type memoryCursor struct{}
 
 func (memoryCursor) Load() (uint64, []byte)    { return 0, nil }
 func (memoryCursor) Save(uint64, []byte) error { return nil }
+
+// hangingStore takes half a minute for each attempt and fails until up is set.
+type hangingStore struct {
+	recorder
+	up atomic.Bool
+}
+
+func (s *hangingStore) Deliver(context.Context, []byte, batch.Block) ([]byte, error) {
+	time.Sleep(30 * time.Second)
+	if s.up.Load() {
+		return nil, nil
+	}
+	return nil, errUnavailable
+}
+
+// TestStalled checks that the time for which a store has accepted no rows begins with the first
+// attempt, not with its error, and ends when the store accepts a block.
+func TestStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, store := &frames{channel: make(chan []byte, 2)}, &hangingStore{}
+		d := &Delivery{
+			cfg: DeliveryConfig{MaxRows: 5, MinRows: 1, RetryMin: time.Millisecond, RetryMax: time.Millisecond}, limit: 5, source: source,
+			sink: store, cursor: memoryCursor{}, window: window{source: source, every: time.Hour}, backlog: backlog{source: source},
+		}
+		d.window.rewind(batch.Position{})
+		require.Zero(t, d.Status().Stalled)
+		for range 2 {
+			source.channel <- encoded(5)
+			rows, err := d.next(t.Context())
+			require.NoError(t, err)
+			store.up.Store(false)
+			ended := make(chan error)
+			go func() { ended <- d.deliver(t.Context(), t.Context(), rows) }()
+			time.Sleep(20 * time.Second)
+			require.NoError(t, d.Status().Trouble)
+			require.Equal(t, 20*time.Second, d.Status().Stalled)
+			time.Sleep(25 * time.Second)
+			require.ErrorIs(t, d.Status().Trouble, errUnavailable)
+			require.Equal(t, 45*time.Second, d.Status().Stalled)
+			store.up.Store(true)
+			require.NoError(t, <-ended)
+			require.Zero(t, d.Status().Stalled)
+			time.Sleep(time.Hour) // without rows
+		}
+	})
+}
 
 // TestHalvedBlockDoesNotWait checks that a block that was halved does not wait for the minimum number
 // of rows, which it cannot have.

@@ -173,11 +173,12 @@ func (p *partitions) configFor(source *kafkalog.Partition) *config.Config {
 func (p *partitions) Status() pipeline.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := pipeline.Status{Rows: p.rows, Trouble: p.trouble}
+	all := pipeline.Status{Rows: p.rows, Trouble: p.trouble, Counted: true}
 	for _, x := range p.running {
 		s := x.Status()
-		all.Lag = max(all.Lag, s.Lag)
+		all.Lag, all.Stalled = max(all.Lag, s.Lag), max(all.Stalled, s.Stalled)
 		all.Waiting += s.Waiting
+		all.Counted = all.Counted && s.Counted
 		all.Frames += s.Frames
 		all.Rows += s.Rows
 		if all.Trouble == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/status"
+	"trafficd/pipeline"
 	"trafficd/schemas/contract"
 	"trafficd/sources/registry"
 )
@@ -22,9 +24,12 @@ const (
 	noForecasts = "a key has the forecast right, but no forecasts are configured, so its requests are rejected with 403; set forecasts.feed"
 )
 
-// slow is the lag above which a delivery is reported as behind. A healthy store accepts a block far
-// sooner, even with retries.
-const slow = time.Minute
+// A delivery is reported as behind if its lag is above slow, and as stalled if its store has accepted
+// nothing for longer than hung. A healthy store accepts a block far sooner, even with retries.
+const (
+	slow = time.Minute
+	hung = 15 * time.Second
+)
 
 // readiness collects the state of every part. The daemon is ready as long as it can serve a key;
 // parts that are not ready are then reported as degraded. Readiness does not depend on the stores,
@@ -56,7 +61,7 @@ func (d *daemon) readiness() ops.Readiness {
 	serves := map[string]bool{"ingest": served || !anyHas(clients, contract.RightIngest), "forecast": true, "routing": true}
 	letters := ops.Component{State: ops.OK}
 	for _, x := range d.deliveries {
-		components[x.name] = x.state()
+		components[x.name] = storeState(x.Status())
 		if n := d.dead.Rows(x.name); n > 0 {
 			letters.Add(ops.Degraded, fmt.Sprintf("%s in the dead-letter file, rejected by %s; see the runbook, TrafficdDeadLetters",
 				status.Measurements(float64(n)), x.name))
@@ -223,13 +228,19 @@ func (d *daemon) forecastState(clients []*contract.Client) (c ops.Component, sho
 	return c, true
 }
 
-func (x *delivery) state() ops.Component {
-	s := x.Status()
-	c := ops.Component{State: ops.OK, Detail: map[string]any{"lag_seconds": s.Lag.Seconds(), "lag_rows": s.Waiting, "delivered_rows": s.Rows}}
+func storeState(s pipeline.Status) ops.Component {
+	c := ops.Component{State: ops.OK, Detail: map[string]any{
+		"lag_seconds": s.Lag.Seconds(), "stalled_seconds": s.Stalled.Seconds(),
+		"lag_rows": s.Waiting, "counted": s.Counted, "delivered_rows": s.Rows,
+	}}
+	problem := s.Trouble
+	if problem == nil && s.Stalled > hung {
+		problem = errors.New("no attempt has failed yet, but the store hangs or is very slow")
+	}
 	switch {
-	case s.Trouble != nil:
-		c.Detail["error"] = s.Trouble.Error()
-		c.Add(ops.Degraded, s.Trouble.Error())
+	case problem != nil:
+		c.Detail["error"] = problem.Error()
+		c.Add(ops.Degraded, problem.Error())
 	case s.Lag > slow:
 		c.Add(ops.Degraded, fmt.Sprintf("%s behind", s.Lag.Round(time.Second)))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -18,6 +20,7 @@ import (
 	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/trafficd/status"
+	"trafficd/pipeline"
 	"trafficd/sources/registry"
 )
 
@@ -253,4 +256,18 @@ func TestFullIdempotencyStoreInSummary(t *testing.T) {
 	_, text := d.get("/status")
 	require.NoError(t, json.Unmarshal(text, &s))
 	require.Contains(t, strings.Join(s.Summary, "\n"), want)
+}
+
+// TestStoreState checks that a store that hangs is reported long before its first attempt fails.
+func TestStoreState(t *testing.T) {
+	f := func(want ops.State, reason string, s pipeline.Status) {
+		t.Helper()
+		c := storeState(s)
+		require.Equal(t, want, c.State)
+		require.Contains(t, strings.Join(c.Reasons, ""), reason)
+	}
+	f(ops.OK, "", pipeline.Status{Lag: 50 * time.Second, Stalled: 14 * time.Second})
+	f(ops.Degraded, "the store hangs", pipeline.Status{Lag: 16 * time.Second, Stalled: 16 * time.Second})
+	f(ops.Degraded, "refused", pipeline.Status{Stalled: 16 * time.Second, Trouble: errors.New("refused")})
+	f(ops.Degraded, "1m5s behind", pipeline.Status{Lag: 65 * time.Second, Stalled: time.Second})
 }

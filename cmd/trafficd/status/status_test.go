@@ -297,6 +297,20 @@ func TestSlowStoreFails(t *testing.T) {
 	require.Contains(t, d.recorder.Now().Summary[0], "ClickHouse has accepted no measurements for 4 min;")
 }
 
+// TestStalledStore checks that the time for which a store has accepted nothing begins with its first
+// attempt, not with the first error, and that an unknown number of measurements is not 0.
+func TestStalledStore(t *testing.T) {
+	d := start(t, false)
+	d.lag.WithLabelValues("clickhouse").Set(1)
+	d.rows.WithLabelValues("clickhouse").Set(7)
+	d.set("clickhouse", ops.Degraded, "connection refused")
+	d.ready.Components["clickhouse"].Detail["stalled_seconds"] = 45.5
+	d.recorder.record(time.Now())
+	require.Contains(t, d.recorder.Now().Summary[0], "ClickHouse has accepted no measurements for 45 s; 7 measurements are waiting")
+	d.ready.Components["clickhouse"].Detail["counted"] = false
+	require.Contains(t, d.recorder.Now().Summary[0], "for 45 s; an unknown number of measurements is waiting in the journal")
+}
+
 // TestTroubleOfNewComponent checks that the trouble of a component that was not reported for a
 // while, for example because no key needed it, begins when it is reported again.
 func TestTroubleOfNewComponent(t *testing.T) {

@@ -30,7 +30,13 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 			continue
 		}
 		var since string
-		if began := r.trouble[troubleOf(name, c)]; !began.IsZero() && now.Sub(began) >= step {
+		began := r.trouble[troubleOf(name, c)]
+		if stalled, _ := c.Detail["stalled_seconds"].(float64); fails(c) && stalled > 0 { // began before the first error
+			if at := now.Add(-time.Duration(stalled * float64(time.Second))); began.IsZero() || at.Before(began) {
+				began = at
+			}
+		}
+		if !began.IsZero() && now.Sub(began) >= step {
 			since = "for " + about(now.Sub(began))
 		}
 		reasons := strings.Join(c.Reasons, "; ")
@@ -39,8 +45,12 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 			if fails(c) {
 				what, why = strings.TrimSpace("has accepted no measurements "+since), " The error is: "+reasons+"."
 			}
+			waiting := Measurements(rows)
+			if c.Detail["counted"] == false {
+				waiting = "an unknown number of measurements is"
+			}
 			sentences = append(sentences, fmt.Sprintf("%s %s; %s waiting in the journal%s.%s",
-				cmp.Or(storeNames[name], name), what, Measurements(rows), r.room(s, oldest), why))
+				cmp.Or(storeNames[name], name), what, waiting, r.room(s, oldest), why))
 			continue
 		}
 		if since != "" {
