@@ -86,6 +86,9 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	}
 	err = errors.Join(err, c.ValidateOutput(origins))
 	if f.check != "" && err == nil {
+		err = conf.BecomeServiceUser(cmd.OutOrStdout(), f.file)
+	}
+	if f.check != "" && err == nil {
 		err = check(cmd.Context(), cmd.OutOrStdout(), c, origins, f.check == "deep")
 	}
 	switch {

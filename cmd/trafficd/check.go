@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -21,15 +25,18 @@ import (
 )
 
 // check adds to the problems with the settings those with the files and directories named in them
-// and, if deep, with the stores and feeds of the sections without such problems. It creates
-// nothing.
-func check(ctx context.Context, c *config.Config, origins conf.Origins, invalid error, deep bool) error {
+// and, if deep, with the stores and feeds of the sections without such problems. It writes to w what
+// it has found otherwise, and creates nothing.
+func check(ctx context.Context, w io.Writer, c *config.Config, origins conf.Origins, invalid error, deep bool) error {
+	for _, warning := range warnings(c) {
+		fmt.Fprintln(w, "warning:", warning)
+	}
 	errs := []error{invalid}
 	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }
 	deepIn := func(name string) bool { return deep && !conf.Concern(invalid, name) }
 	clients, err := checkAPI(c.API)
 	section("api", err)
-	section("registry", errors.Join(c.Registry.Check(ctx, deepIn("registry")), checkFeeds(c.Registry.Feeds, clients)))
+	section("registry", errors.Join(c.Registry.Check(ctx, w, deepIn("registry")), checkFeeds(c.Registry.Feeds, clients)))
 	section("forecasts", c.Forecasts.Check(ctx, deepIn("forecasts")))
 	var consumers []string
 	for _, s := range c.EnabledSinks() {
@@ -62,6 +69,38 @@ func checkAPI(c api.Config) (clients []*contract.Client, err error) {
 		keys.Close()
 	}
 	return clients, errors.Join(err, c.CheckCertificate())
+}
+
+// warnings returns what is allowed but dangerous outside tests and containers.
+func warnings(c *config.Config) (list []string) {
+	if len(c.EnabledSinks()) == 0 {
+		list = append(list, noSinks())
+	}
+	if host, _, err := net.SplitHostPort(c.Ops.Listen); err == nil {
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			list = append(list, fmt.Sprintf("ops.listen: %s accepts connections from all networks, without a key: "+
+				"let a firewall restrict them, or use 127.0.0.1", c.Ops.Listen))
+		}
+	}
+	dirs := map[string]string{"journal.dir": c.Journal.Dir, "dead_letters": c.DeadLetters}
+	if c.Journal.Kind == config.KafkaJournal { // of which only caches are in the directory
+		delete(dirs, "journal.dir")
+	}
+	for _, key := range slices.Sorted(maps.Keys(dirs)) {
+		if dir, err := filepath.Abs(dirs[key]); err == nil && isTemporary(dir) {
+			list = append(list, fmt.Sprintf("%s: %s is in a temporary directory, whose files may be deleted: "+
+				"what was accepted would be lost", key, dir))
+		}
+	}
+	return list
+}
+
+// isTemporary reports whether the operating system may delete files in the directory, at the latest
+// when it starts.
+func isTemporary(dir string) bool {
+	return slices.ContainsFunc([]string{os.TempDir(), "/tmp", "/var/tmp", "/dev/shm", "/run"}, func(parent string) bool {
+		return strings.HasPrefix(dir+"/", filepath.Clean(parent)+"/")
+	})
 }
 
 // checkFeeds returns an error for each key with the ingest right whose product instance has no

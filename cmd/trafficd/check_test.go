@@ -2,12 +2,14 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +21,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// checkConfig runs trafficd --check-config with settings in an empty directory.
+// checkConfig runs trafficd --check-config with settings in an empty directory. It returns the
+// standard output or, if not ok, the errors.
 func checkConfig(t *testing.T, mode string, settings ...string) (out string, ok bool) {
 	t.Helper()
 	args := []string{mode}
@@ -28,10 +31,19 @@ func checkConfig(t *testing.T, mode string, settings ...string) (out string, ok 
 	}
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = t.TempDir()
-	text, err := cmd.CombinedOutput()
+	out, ok = output(cmd)
 	left, readErr := os.ReadDir(cmd.Dir)
 	require.NoError(t, readErr)
 	require.Empty(t, left, "a check creates nothing")
+	return out, ok
+}
+
+// output returns the standard output of a command or, if it fails, its errors.
+func output(cmd *exec.Cmd) (out string, ok bool) {
+	text, err := cmd.Output()
+	if failed, failure := errors.AsType[*exec.ExitError](err); failure {
+		text = failed.Stderr
+	}
 	return string(text), err == nil
 }
 
@@ -100,15 +112,15 @@ func TestCheckConfigShowsAbsolutePaths(t *testing.T) {
 	cmd := exec.Command(binary, "--check-config", "--set", "api.keys_file=keys.yaml", "--set", "dead_letters=missing/dead.ndjson",
 		"--set", "registry.feeds=[{product_instance: a, file: {path: detectors.csv}}]")
 	cmd.Dir = t.TempDir()
-	out, _ := cmd.CombinedOutput()
-	requireProblems(t, string(out),
+	out, _ := output(cmd)
+	requireProblems(t, out,
 		"api.keys_file: cannot read the keys file: open "+cmd.Dir+"/keys.yaml: no such file or directory (from --set)",
 		"dead_letters: cannot write the dead-letter file: write to "+cmd.Dir+"/missing: no such file or directory (from --set)",
 		"registry.feeds[0].file: cannot read "+cmd.Dir+"/detectors.csv: no such file or directory (from --set)")
 	cmd = exec.Command(binary, "--config", "trafficd.yaml", "--check-config")
 	cmd.Dir = t.TempDir()
-	out, _ = cmd.CombinedOutput()
-	requireProblems(t, string(out), "cannot read the configuration: open "+cmd.Dir+"/trafficd.yaml: no such file or directory")
+	out, _ = output(cmd)
+	requireProblems(t, out, "cannot read the configuration: open "+cmd.Dir+"/trafficd.yaml: no such file or directory")
 }
 
 func TestCheckConfigAcceptsOnlyDeep(t *testing.T) {
@@ -138,6 +150,37 @@ func TestCheckConfigReportsDeadLetterFile(t *testing.T) {
 	f(file, "")
 	f(dir, "cannot write the dead-letter file: open "+dir+": is a directory")
 	f(filepath.Join(dir, "missing", "dead.ndjson"), "cannot write the dead-letter file: write to "+filepath.Join(dir, "missing")+": no such file or directory")
+}
+
+// TestCheckConfigWarns checks that a check says what is allowed but dangerous, and what the lists
+// contain.
+func TestCheckConfigWarns(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "list.csv")
+	require.NoError(t, os.WriteFile(list, []byte("detectorCode;longitude;latitude\n1;10.2;56.1\n2;10,2;56,1\n3;;\n4,71E+05;10.3;56.2\n"), 0o600))
+	f := func(want []string, settings ...string) {
+		t.Helper()
+		out, ok := checkConfig(t, "--check-config=deep", append(settings, "clickhouse.enabled=false", "kafka.enabled=false", "journal.min_free_bytes=0")...)
+		require.True(t, ok, out)
+		require.Equal(t, append(want, "the configuration is valid"), slices.DeleteFunc(strings.Split(strings.TrimSpace(out), "\n"),
+			func(line string) bool { return strings.Contains(line, "is in a temporary directory") }))
+	}
+	off := "warning: no sink enabled: accepted measurements are discarded; set clickhouse.enabled or kafka.enabled"
+	f([]string{off})
+	for _, open := range []string{"0.0.0.0:8081", ":8081", "[::]:8081"} {
+		f([]string{off, "warning: ops.listen: " + open + " accepts connections from all networks, without a key: " +
+			"let a firewall restrict them, or use 127.0.0.1"}, "ops.listen="+open)
+	}
+	f([]string{
+		off,
+		"city: 4 detectors (1, 2, … 4,71E+05), 2 without coordinates",
+		`warning: city: line 3: longitude is "10,2", must be a number of degrees such as 56.15`,
+		`warning: city: line 5: the code "4,71E+05" looks like a longer number that a spreadsheet has rounded: format the column as text`,
+	}, "registry.feeds=[{product_instance: city, file: {path: "+list+", separator: ';'}}]")
+
+	out, ok := checkConfig(t, "--check-config", "journal.dir=/tmp/trafficd/journal", "dead_letters=/tmpfile/../var/tmp/dead.ndjson", "journal.min_free_bytes=0")
+	require.True(t, ok, out)
+	require.Contains(t, out, "warning: journal.dir: /tmp/trafficd/journal is in a temporary directory")
+	require.Contains(t, out, "warning: dead_letters: /var/tmp/dead.ndjson is in a temporary directory")
 }
 
 // TestCheckConfigReadsFiles checks that lists, forecasts and keys in files are checked without

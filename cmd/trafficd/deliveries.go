@@ -53,13 +53,18 @@ func (d *daemon) startDeliveries() error {
 		d.deliveries = append(d.deliveries, x)
 	}
 	if len(d.deliveries) == 0 {
-		var settings []string
-		for _, s := range config.Sinks {
-			settings = append(settings, s.Name+".enabled")
-		}
-		d.log.Warn().Msg("no sink enabled: accepted measurements are discarded; set " + strings.Join(settings, " or "))
+		d.log.Warn().Msg(noSinks())
 	}
 	return nil
+}
+
+// noSinks returns the message about settings that enable no sink.
+func noSinks() string {
+	var settings []string
+	for _, s := range config.Sinks {
+		settings = append(settings, s.Name+".enabled")
+	}
+	return "no sink enabled: accepted measurements are discarded; set " + strings.Join(settings, " or ")
 }
 
 func (d *daemon) newDeliverer(s config.Sink) (deliverer, error) {

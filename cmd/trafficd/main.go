@@ -75,7 +75,8 @@ are relative to the working directory, not to the file. --print-config shows eve
 its help, its value and the origin of the value. --check-config reports all problems with
 the settings and the files named in them. --check-config=deep also connects to ClickHouse
 and Kafka, reads each feed once, and reports what would keep the daemon from using them:
-TLS, users, grants, tables, topics, clocks. It changes nothing.
+TLS, users, grants, tables, topics, clocks. It changes nothing. As root, both check as the
+user trafficd if there is one, because the unit of systemd runs the daemon as this user.
 
 SIGHUP reads the settings again and reloads the log level, the keys, the registry feeds and
 the TLS certificate; other changed settings require a restart. The log and /readyz name
@@ -131,7 +132,10 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	c, origins, err := f.load(cmd)
 	switch {
 	case f.check != "":
-		if err = check(cmd.Context(), c, origins, err, f.check == "deep"); err != nil {
+		if err := conf.BecomeServiceUser(cmd.OutOrStdout(), f.file); err != nil {
+			return err
+		}
+		if err = check(cmd.Context(), cmd.OutOrStdout(), c, origins, err, f.check == "deep"); err != nil {
 			return conf.Invalid(err)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")

@@ -199,7 +199,7 @@ func TestSharedListPolled(t *testing.T) {
 	} {
 		cfg := testConfig(fc)
 		require.NoError(t, cfg.Validate())
-		require.NoError(t, cfg.Check(t.Context(), true))
+		require.NoError(t, cfg.Check(t.Context(), io.Discard, true))
 		f := newFeed(cfg, fc.withDefaults(), zerolog.Nop())
 		t.Cleanup(func() { metrics.Unregister(f.gauges()...) })
 		t.Cleanup(f.source.close)
@@ -210,7 +210,7 @@ func TestSharedListPolled(t *testing.T) {
 	}
 	clickhouse.Query = "SELECT 'A'"
 	cfg := testConfig(FeedConfig{InstanceColumn: "tenant", ClickHouse: &clickhouse})
-	require.ErrorContains(t, cfg.Check(t.Context(), true), `no column "tenant" after the first`)
+	require.ErrorContains(t, cfg.Check(t.Context(), io.Discard, true), `no column "tenant" after the first`)
 }
 
 // TestCheckSharedList checks that the error of each product instance starts with the key of the
@@ -220,8 +220,8 @@ func TestCheckSharedList(t *testing.T) {
 	cfg := testConfig(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path}})
 	write(t, path, "tenant,detectorCode\nb,\na,\nc,C\n")
 	const reason = "the list has no detector codes: an empty list is never used"
-	require.EqualError(t, cfg.Check(t.Context(), true),
+	require.EqualError(t, cfg.Check(t.Context(), io.Discard, true),
 		"feeds[0].file: product instance a: "+reason+"\nfeeds[0].file: product instance b: "+reason)
 	write(t, path, "tenant,code\n")
-	require.ErrorContains(t, cfg.Check(t.Context(), true), "feeds[0].file: cannot read "+path)
+	require.ErrorContains(t, cfg.Check(t.Context(), io.Discard, true), "feeds[0].file: cannot read "+path)
 }

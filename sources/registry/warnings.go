@@ -83,6 +83,13 @@ func (l *examined) examine(at int, code string, others []batch.Attribute) {
 	l.warn(at, "%s", reason)
 }
 
+// located reports whether an entry has a position.
+func located(others []batch.Attribute) bool {
+	_, lonErr := strconv.ParseFloat(column(longitudes, others).Value, 64)
+	_, latErr := strconv.ParseFloat(column(latitudes, others).Value, 64)
+	return lonErr == nil && latErr == nil
+}
+
 // rounded matches a number as spreadsheets write one that has too many digits for its cell.
 var rounded = regexp.MustCompile(`^[0-9]([.,][0-9]+)?E[+-][0-9]{2,}$`)
 
