@@ -61,7 +61,13 @@ func (d *daemon) readiness() ops.Readiness {
 	serves := map[string]bool{"ingest": served || !anyHas(clients, contract.RightIngest), "forecast": true, "routing": true}
 	letters := ops.Component{State: ops.OK}
 	for _, x := range d.deliveries {
-		components[x.name] = storeState(x.Status())
+		c := storeState(x.Status())
+		if d.shared != nil {
+			if n := d.shared.Deleted(x.name); n > 0 {
+				c.Add(ops.Degraded, fmt.Sprintf("the log's retention deleted %d batches before they were delivered; see the runbook, TrafficdLogDeleted", n))
+			}
+		}
+		components[x.name] = c
 		if n := d.dead.Rows(x.name); n > 0 {
 			letters.Add(ops.Degraded, fmt.Sprintf("%s in the dead-letter file, rejected by %s; see the runbook, TrafficdDeadLetters",
 				status.Measurements(float64(n)), x.name))

@@ -85,7 +85,8 @@ type Topic struct {
 	Name       string
 	Brokers    int // number of brokers in the cluster
 	Partitions []kafka.Partition
-	Config     map[string]string // nil if it cannot be read, for example without the permission DescribeConfigs
+	Config     map[string]string // nil if it cannot be read
+	ConfigErr  error             // why Config is nil
 }
 
 // Errorf returns an error about the topic. It starts with "topic", the key of the setting.
@@ -187,7 +188,7 @@ func DescribeTopic(ctx context.Context, client *kafka.Client, topic string) (Top
 		return t, fmt.Errorf("cannot describe topic %q: %w", topic, err)
 	}
 	if len(t.Partitions) > 0 {
-		t.Config = TopicConfig(ctx, client, topic)
+		t.Config, t.ConfigErr = topicConfig(ctx, client, topic)
 	}
 	return t, nil
 }
@@ -236,17 +237,26 @@ func (k Kafka) diagnose(address string, err error) error {
 		address, err)
 }
 
-// TopicConfig returns the configuration of a topic, or nil if the brokers do not disclose it.
-func TopicConfig(ctx context.Context, client *kafka.Client, topic string) map[string]string {
+// topicConfig returns the settings of a topic.
+func topicConfig(ctx context.Context, client *kafka.Client, topic string) (map[string]string, error) {
 	r, err := client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
 		Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic}},
 	})
-	if err != nil || len(r.Resources) != 1 || r.Resources[0].Error != nil {
-		return nil
+	if err == nil && len(r.Resources) != 1 {
+		err = errors.New("the response does not contain the topic")
+	}
+	if err == nil {
+		err = r.Resources[0].Error
+	}
+	switch {
+	case errors.Is(err, kafka.TopicAuthorizationFailed):
+		return nil, fmt.Errorf("cannot read the settings of topic %q: %w; grant DescribeConfigs on it", topic, err)
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the settings of topic %q: %w", topic, err)
 	}
 	config := map[string]string{}
 	for _, entry := range r.Resources[0].ConfigEntries {
 		config[entry.ConfigName] = entry.ConfigValue
 	}
-	return config
+	return config, nil
 }

@@ -84,8 +84,8 @@ func (c Config) checkTopic(t dial.Topic, window time.Duration) error {
 		errs = append(errs, fmt.Errorf("partitions: topic %q has %d partitions, but the setting is %d: "+
 			"set it to the topic's number on all replicas", c.Topic, n, c.Partitions))
 	}
-	if t.Config == nil {
-		return errors.Join(errs...) // the user is not allowed to read the topic's configuration
+	if t.Config == nil { // the topic may delete measurements before they are delivered
+		return errors.Join(append(errs, fmt.Errorf("topic: %w", t.ConfigErr))...)
 	}
 	errs = append(errs, t.CheckDurability())
 	if size := t.Number("retention.bytes", 0); size >= 0 {

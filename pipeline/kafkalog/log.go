@@ -1,11 +1,11 @@
 package kafkalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -37,6 +37,7 @@ type Log struct {
 	full     error     // wraps journal.ErrFull while a consumer is too far behind, nil otherwise
 	closed   bool
 	seen     map[delivery]*seen // batches read when this replica last owned the partition
+	deleted  map[delivery]deleted
 
 	checked           chan struct{}   // closed when the topic has passed its check for the first time
 	hard              context.Context // done when waiting frames are no longer sent
@@ -48,6 +49,12 @@ type Log struct {
 type delivery struct {
 	consumer  string
 	partition int
+}
+
+// deleted counts the frames that were deleted before a delivery read them.
+type deleted struct {
+	frames int64
+	to     int64 // offset before which all such frames have been counted
 }
 
 // Open returns a log and starts its writers, which Close stops. It does not wait for the brokers:
@@ -78,12 +85,28 @@ func newLog(cfg Config, consumers []string, window time.Duration, log zerolog.Lo
 	if err != nil {
 		return nil, err
 	}
+	for _, c := range consumers {
+		deletedTotal.WithLabelValues(c)
+	}
 	hard, stop := context.WithCancel(context.Background())
 	return &Log{
 		cfg: cfg, window: window, consumers: consumers, log: log, transport: transport,
 		client:   &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport},
-		unusable: errors.New("the topic has not been checked"), seen: map[delivery]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
+		unusable: errors.New("the topic has not been checked"), seen: map[delivery]*seen{}, deleted: map[delivery]deleted{}, checked: make(chan struct{}), hard: hard, stop: stop,
 	}, nil
+}
+
+// Deleted returns the number of frames that the topic's retention deleted before this replica could
+// deliver them to the consumer.
+func (l *Log) Deleted(consumer string) (frames int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for of, d := range l.deleted {
+		if of.consumer == consumer {
+			frames += d.frames
+		}
+	}
+	return frames
 }
 
 // Close makes Enqueue fail, sends the waiting frames until ctx is done, and closes the connections.
@@ -336,10 +359,15 @@ func (l *Log) probed(ctx context.Context, w *writer, err error) {
 // checkLag makes Enqueue fail while frames that a consumer has not read are older than four fifths
 // of the topic's retention, and so will soon be deleted.
 func (l *Log) checkLag(ctx context.Context) {
-	ms, err := strconv.ParseInt(dial.TopicConfig(ctx, l.client, l.cfg.Topic)["retention.ms"], 10, 64)
-	if err != nil {
-		return // no response, or no permission to read the configuration
+	t, err := dial.DescribeTopic(ctx, l.client, l.cfg.Topic)
+	switch {
+	case errors.Is(cmp.Or(err, t.ConfigErr), kafka.TopicAuthorizationFailed): // the permission was revoked
+		l.setUnusable(cmp.Or(err, t.ConfigErr))
+		return
+	case t.Config == nil:
+		return // no response; probe reports that the brokers cannot be reached
 	}
+	ms := int64(t.Number("retention.ms", -1))
 	var full error
 	if ms >= 0 {
 		limit := time.UnixMilli(max(0, time.Now().UnixMilli()-(ms-ms/5)))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -507,7 +508,7 @@ func TestDeletedFrames(t *testing.T) {
 	appendTo(t, l, frame(1, 1, 0), frame(2, 2, 0), frame(3, 3, 0), frame(4, 4, 0))
 	p, _ := own(t, l)
 	var logged bytes.Buffer
-	p.log = &Log{cfg: l.cfg, window: l.window, client: l.client, transport: l.transport, log: zerolog.New(&logged)}
+	p.log = &Log{cfg: l.cfg, window: l.window, client: l.client, transport: l.transport, log: zerolog.New(&logged), deleted: map[delivery]deleted{}}
 
 	offsets := kadm.Offsets{}
 	offsets.AddOffset("deleted", 0, 3, -1)
@@ -517,6 +518,27 @@ func TestDeletedFrames(t *testing.T) {
 	seqs, _ := read(t, p, 1, 1)
 	require.Equal(t, []uint64{4}, seqs)
 	require.Contains(t, logged.String(), `"level":"error","partition":0,"consumer":"sink","from":0,"to":2`)
+	require.EqualValues(t, 3, p.log.Deleted("sink"))
+
+	_, _ = read(t, p, 1, 1)
+	require.EqualValues(t, 3, p.log.Deleted("sink"), "frames count once")
+}
+
+// TestDeletedFramesOfNewConsumer checks that frames are missed that were deleted before the
+// consumer saved its cursor for the first time, while this process did not run.
+func TestDeletedFramesOfNewConsumer(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	l := openLog(t, cluster.ListenAddrs(), "deleted")
+	appendTo(t, l, frame(1, 1, 0), frame(2, 2, 0))
+	_, leave := own(t, l)
+	leave()
+	offsets := kadm.Offsets{}
+	offsets.AddOffset("deleted", 0, 1, -1)
+	deleted, err := admin(t, cluster).DeleteRecords(t.Context(), offsets)
+	require.NoError(t, errors.Join(err, deleted.Error()))
+	restarted := openLog(t, cluster.ListenAddrs(), "deleted")
+	own(t, restarted)
+	require.EqualValues(t, 1, restarted.Deleted("sink"))
 }
 
 // TestBrokersAway checks that nothing is accepted without brokers, and that queued frames are
@@ -605,12 +627,26 @@ func TestRejectedFramesKeepConnections(t *testing.T) {
 	require.LessOrEqual(t, opened.Hits(), 2, "a probe may open connections, because another request uses the others")
 }
 
-// TestUnreadableTopicConfig checks that the log can be used without the permission to read the
-// configuration of its topic.
+// TestUnreadableTopicConfig checks that the log is not used without the permission to read the
+// settings of its topic, which may delete measurements before they are delivered, and that it is
+// used once the permission is granted and until it is revoked.
 func TestUnreadableTopicConfig(t *testing.T) {
 	cluster := stores.StartKfake(t, kfake.SeedTopics(1, "secret"))
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1})
-	appendTo(t, openLog(t, cluster.ListenAddrs(), "secret"), frame(1, 1, 0))
+	deny := kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1}
+	denied := cluster.Fault(deny)
+	cfg := testConfig(cluster.ListenAddrs(), "secret")
+	require.ErrorContains(t, cfg.Check(t.Context(), []string{"sink"}, window, true), "grant DescribeConfigs on it")
+	l := openLog(t, cluster.ListenAddrs(), "secret", func(c *Config) { c.MaxFrameBytes = 1 << 10; c.QueueBytes = 1 << 20 })
+	refused := func() bool {
+		err := l.Ready()
+		return errors.Is(err, ErrUnavailable) && strings.Contains(err.Error(), "grant DescribeConfigs on it")
+	}
+	require.Eventually(t, refused, time.Minute, 10*time.Millisecond, "%v", l.Ready())
+	denied.Remove()
+	appendTo(t, l, frame(1, time.Now().UnixNano(), 0))
+	cluster.Fault(deny)
+	l.checkLag(t.Context())
+	require.True(t, refused(), "%v", l.Ready())
 }
 
 // TestLogTopic checks that a topic that could lose or reject batches is not used, and that

@@ -65,11 +65,16 @@ func (p *Partition) open() error {
 	if p.base, p.state, err = decodeCursor(committed[p.ID].Metadata); err != nil {
 		return fmt.Errorf("cannot read the cursor of group %q in partition %d: %w", p.log.group(p.consumer), p.ID, err)
 	}
-	if offset >= 0 && offset < first {
+	if offset >= 0 {
 		p.reportDeleted(offset, first)
 	}
 	p.base.frame = frameAt(max(offset, first))
 	p.saved, p.clocks = p.base.frame, nil
+	if offset < 0 { // otherwise frames that are deleted before the first commit would not be missed
+		if err := p.commit(p.saved, p.base, nil); err != nil {
+			return err
+		}
+	}
 	key := delivery{p.consumer, p.ID}
 	p.log.mu.Lock()
 	p.seen = p.log.seen[key]
@@ -237,8 +242,17 @@ func (p *Partition) moveToOldest(ctx context.Context, f *fetcher) error {
 	return nil
 }
 
-// reportDeleted logs that the frames with offsets in [from, to) were deleted before they were read.
+// reportDeleted counts and logs the frames with offsets in [from, to), which were deleted before
+// they were delivered. After a restart they may be reported again.
 func (p *Partition) reportDeleted(from, to int64) {
+	p.log.mu.Lock()
+	defer p.log.mu.Unlock()
+	d := p.log.deleted[delivery{p.consumer, p.ID}]
+	if from = max(from, d.to); from >= to {
+		return
+	}
+	p.log.deleted[delivery{p.consumer, p.ID}] = deleted{d.frames + to - from, to}
+	deletedTotal.WithLabelValues(p.consumer).Add(float64(to - from))
 	p.log.log.Error().Int("partition", p.ID).Str("consumer", p.consumer).Int64("from", from).Int64("to", to-1).
 		Msg("frames in the log were deleted before they were delivered; raise the topic's retention.ms")
 }

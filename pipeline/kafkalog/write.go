@@ -202,6 +202,8 @@ var (
 	produceSeconds = metrics.NewSeconds("trafficd_kafkalog_produce_seconds",
 		"Duration of an acknowledged produce request to the log, in seconds.")
 	errorsTotal  = metrics.NewCounter("trafficd_kafkalog_errors_total", "Failed produce requests to the log.")
+	deletedTotal = metrics.NewCounters("trafficd_kafkalog_deleted_frames_total",
+		"Frames of the log that the topic's retention deleted before they were delivered to the sink.", "sink")
 	repeatsTotal = metrics.NewCounter("trafficd_kafkalog_repeated_frames_total",
 		"Frames of the log that were dropped because an earlier frame has the same rows of the same batch.")
 )

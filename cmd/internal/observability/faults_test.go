@@ -22,8 +22,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/dev/needs"
@@ -31,6 +34,7 @@ import (
 	"trafficd/cmd/internal/launch"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/kafkalog"
 )
 
 // fault is a failure of a daemon, and the alerts that it raises.
@@ -156,6 +160,31 @@ func faults(t *testing.T) []fault {
 		{
 			alerts: "TrafficdJournalErrors", name: "moved", settings: []string{"journal.segment_bytes=16KiB", "journal.max_frame_bytes=8KiB", "journal.max_bytes=16MiB"},
 			inject: func(d *daemon) { require.NoError(t, os.Rename(d.path("journal"), d.path("moved"))) },
+		},
+		{
+			alerts: "TrafficdLogDeleted", name: "deleting", settings: append(clickhouse(archive, "deleting"),
+				"journal.kind=kafka", "journal.log.topic=deleting", "journal.log.partitions=1", "journal.log.brokers="+broker.Brokers[0]),
+			inject: func(d *daemon) { // restarts it after the broker has deleted a batch that waited for it
+				require.NoError(t, d.Signal(unix.SIGTERM))
+				<-d.Done()
+				cfg := kafkalog.DefaultConfig()
+				cfg.Brokers, cfg.Topic, cfg.Partitions = broker.Brokers, "deleting", 1
+				log, err := kafkalog.Open(cfg, nil, time.Hour, zerolog.Nop())
+				require.NoError(t, err)
+				require.NoError(t, launch.Eventually(t.Context(), limit, log.Ready))
+				e := &journal.Entry{Data: batch.AppendFrame(nil, &batch.Batch{ProductInstance: d.name, ReceivedAt: time.Now().UnixNano()}, nil)}
+				require.NoError(t, log.Enqueue(e))
+				require.NoError(t, errors.Join(e.Wait(), log.Close(t.Context())))
+				client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers...))
+				require.NoError(t, err)
+				defer client.Close()
+				admin := kadm.NewClient(client)
+				ends, err := admin.ListEndOffsets(t.Context(), "deleting")
+				require.NoError(t, err)
+				deleted, err := admin.DeleteRecords(t.Context(), ends.Offsets())
+				require.NoError(t, errors.Join(err, deleted.Error()))
+				d.start()
+			},
 		},
 		{
 			alerts: "TrafficdDeadLetters", name: "refusing", settings: clickhouse(archive, "refusing"),
