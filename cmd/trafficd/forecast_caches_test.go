@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/internal/launch"
+
 	"trafficd/cmd/dev/needs"
 )
 
@@ -118,17 +120,8 @@ func startNginxCache(t *testing.T, upstream, settings string) (address string) {
 func runNginx(t *testing.T, address, text string) {
 	t.Helper()
 	dir := t.TempDir()
-	config := fmt.Sprintf(`daemon off; worker_processes 1; user root; pid %[1]s/pid; error_log %[1]s/error.log;
-events {}
-http {
-  access_log off;
-  client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi;
-  uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-  %[2]s
-}
-`, dir, text)
 	path := filepath.Join(dir, "nginx.conf")
-	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(launch.NginxConfig(dir, text)), 0o600))
 	startServer(t, address, "nginx", "-c", path, "-e", filepath.Join(dir, "error.log"))
 }
 

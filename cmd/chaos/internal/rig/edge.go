@@ -1,11 +1,7 @@
 package rig
 
 import (
-	"fmt"
-	"net"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
@@ -18,27 +14,16 @@ type Edge struct {
 	Address string // host:port that clients connect to
 }
 
-// server is the shipped configuration's line for the second replica.
-const server = "    server replica-2 replica-2:8080 check port 8081\n"
-
 // startEdge starts HAProxy, which forwards to the replicas' wires. Health checks bypass the wires.
 func (r *Rig) startEdge() {
-	text := must.Get(os.ReadFile(filepath.Join(must.Get(launch.ModuleRoot()), "deployments", "edge", "haproxy.cfg")))
 	file := r.path("haproxy.cfg")
 	e := &Edge{launch.Daemon{Binary: "haproxy", Dir: r.cfg.Dir, Args: []string{"-db", "-f", file}}, must.Get(launch.FreeAddress())}
 	r.onClose(e.Kill)
-	more, words := "", []string{"bind :80\n", "bind " + e.Address + "\n"}
+	var replicas []launch.Daemon
 	for i, d := range r.Replicas {
-		name := fmt.Sprint("replica-", i+1)
-		if i > 1 {
-			more += strings.ReplaceAll(server, "replica-2", name)
-		}
-		host, port, err := net.SplitHostPort(d.Ops)
-		must.Do(err)
-		words = append(words, name+":8080 check port 8081", fmt.Sprintf("%s check addr %s port %s", r.ClientWires[i].Address, host, port))
+		replicas = append(replicas, launch.Daemon{API: r.ClientWires[i].Address, Ops: d.Ops})
 	}
-	config := strings.NewReplacer(words...).Replace(strings.Replace(string(text), server, server+more, 1))
-	must.Do(os.WriteFile(file, []byte(config), 0o644))
+	must.Do(os.WriteFile(file, []byte(must.Get(launch.EdgeConfig("haproxy.cfg", e.Address, "", replicas...))), 0o644))
 	must.Do(e.Start())
 	r.Edge = e
 }

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/sources/ingest"
+)
+
+// neighbours are the keys of the other clients in TestNeighboursBehindEdge. Each proxy sends some of
+// them to each replica.
+const neighbours = 8
+
+// TestNeighboursBehindEdge checks that the requests of some clients take no replica away from others
+// behind the shipped proxies: large bodies without a valid key, and requests for forecasts that are
+// not there yet.
+func TestNeighboursBehindEdge(t *testing.T) {
+	for _, edge := range edges {
+		t.Run(edge.name, func(t *testing.T) {
+			var replicas []*process
+			for range 2 {
+				d := newProcess(t)
+				d.setForecastFile("missing.ndjson")
+				entries := []string{keyEntry("viewer", "forecast", "UTC")}
+				for i := range neighbours {
+					entries = append(entries, keyEntry(fmt.Sprint("neighbour-", i), "ingest", "UTC"))
+				}
+				d.keys(entries...)
+				d.start().await(http.StatusOK)
+				replicas = append(replicas, d)
+			}
+			address, await := edge.start(t, replicas)
+			await()
+			large := bytes.Repeat([]byte("x"), 4<<20)
+			f := func(attackers int, attack func(ctx context.Context) (status int)) {
+				t.Helper()
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				var all sync.WaitGroup
+				var mu sync.Mutex
+				attacks, others := map[int]int{}, map[int]int{}
+				for range attackers {
+					all.Go(func() {
+						for ctx.Err() == nil {
+							status := attack(ctx)
+							mu.Lock()
+							attacks[status]++
+							mu.Unlock()
+						}
+					})
+				}
+				var own sync.WaitGroup
+				for i := range neighbours {
+					own.Go(func() {
+						for n := range 40 {
+							status, _ := edgeRequest(t.Context(), http.MethodPost, "http://"+address+ingest.Path, fmt.Sprint("neighbour-", i),
+								pack(batchNumber(i*40+n, 10)))
+							mu.Lock()
+							others[status]++
+							mu.Unlock()
+							time.Sleep(25 * time.Millisecond)
+						}
+					})
+				}
+				own.Wait()
+				stop()
+				all.Wait()
+				t.Logf("%s: others %v, attackers %v", edge.name, others, attacks)
+				require.Equal(t, map[int]int{http.StatusMultiStatus: neighbours * 40}, others)
+			}
+			f(2, func(ctx context.Context) int {
+				status, _ := edgeRequest(ctx, http.MethodPost, "http://"+address+ingest.Path, "unknown", large)
+				return status
+			})
+			f(1, func(ctx context.Context) int {
+				status, _ := edgeRequest(ctx, http.MethodGet, "http://"+address+"/mlf/v1/forecast/realtime", "viewer", nil)
+				time.Sleep(25 * time.Millisecond)
+				return status
+			})
+		})
+	}
+}
+
+// edgeRequest returns the status of a request, or 0 without a response.
+func edgeRequest(ctx context.Context, method, url, key string, body []byte) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Authorization", "apiKey "+key)
+	if method == http.MethodPost {
+		req.Header.Set("Content-Encoding", "gzip")
+	}
+	r, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Body.Close()
+	_, err = io.Copy(io.Discard, r.Body)
+	return r.StatusCode, err
+}
+
+// TestIdleBehindEdge checks that the shipped proxies keep a connection that is idle for as long as
+// the daemon keeps it (api.idle_timeout), so that clients lose no request that they send just before.
+func TestIdleBehindEdge(t *testing.T) {
+	t.Parallel()
+	replicas := []*process{newProcess(t).start(), newProcess(t).start()}
+	for _, d := range replicas {
+		d.await(http.StatusOK)
+	}
+	for _, edge := range edges {
+		t.Run(edge.name, func(t *testing.T) {
+			t.Parallel()
+			address, await := edge.start(t, replicas)
+			await()
+			c, err := net.Dial("tcp", address)
+			require.NoError(t, err)
+			defer c.Close()
+			in := bufio.NewReader(c)
+			for i := range 2 {
+				body := string(pack(batchNumber(i, 10)))
+				_, err := io.WriteString(c, "POST "+ingest.Path+" HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey "+testKey+
+					"\r\nContent-Encoding: gzip\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n\r\n"+body)
+				require.NoError(t, err)
+				r, err := http.ReadResponse(in, nil)
+				require.NoError(t, err, "request %d", i)
+				text, err := io.ReadAll(r.Body)
+				require.NoError(t, err)
+				require.Equal(t, http.StatusMultiStatus, r.StatusCode, strings.TrimSpace(string(text)))
+				if i == 0 {
+					time.Sleep(76 * time.Second) // the time is what the test is about
+				}
+			}
+		})
+	}
+}
