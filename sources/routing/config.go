@@ -19,8 +19,10 @@ import (
 type Config struct {
 	// Scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: from
 	// the request. Set it behind a proxy.
-	PublicURL      string   `setting:"public_url"`
-	TrustedProxies []string `setting:"trusted_proxies"` // addresses or CIDR ranges of proxies whose X-Forwarded-Proto and -Host are trusted
+	PublicURL string `setting:"public_url"`
+	// Addresses or CIDR ranges of proxies whose X-Forwarded-Proto and -Host are trusted. They must
+	// overwrite both headers, because clients can send them too.
+	TrustedProxies []string `setting:"trusted_proxies"`
 	// prefix of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always
 	// accepted too
 	VendorPrefix  string `setting:"vendor_prefix"`

@@ -235,6 +235,9 @@ func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	for key := range ctx.QueryArgs().All() {
 		if strings.EqualFold(string(key), "wsdl") { // toolkits send ?wsdl and ?WSDL
 			ctx.SetContentType("text/xml; charset=utf-8")
+			if s.cfg.PublicURL == "" { // the address is from this request: a cache would give it to all clients, with their keys
+				ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+			}
 			ctx.SetBody(xroute.WSDL(s.address(ctx))) // which imports the schemas from the same directory
 			return nil
 		}
@@ -250,7 +253,7 @@ func (s *Service) address(ctx *fasthttp.RequestCtx) string {
 	scheme, host := s.scheme, string(ctx.Host())
 	remote, _ := netip.AddrFromSlice(ctx.RemoteIP())
 	if slices.ContainsFunc(s.proxies, func(p netip.Prefix) bool { return p.Contains(remote.Unmap()) }) {
-		if proto := forwarded(ctx, fasthttp.HeaderXForwardedProto); proto == "http" || proto == "https" {
+		if proto := strings.ToLower(forwarded(ctx, fasthttp.HeaderXForwardedProto)); proto == "http" || proto == "https" {
 			scheme = proto
 		}
 		if name := forwarded(ctx, fasthttp.HeaderXForwardedHost); !strings.Contains(name, "/") && isBaseURL("http://"+name) {

@@ -233,6 +233,7 @@ func TestWSDL(t *testing.T) {
 		resp, text := f(s, http.MethodGet, query)
 		require.Equal(t, http.StatusOK, resp.StatusCode, query)
 		require.Equal(t, "text/xml; charset=utf-8", resp.Header.Get("Content-Type"))
+		require.Equal(t, "no-store", resp.Header.Get("Cache-Control"), "the address depends on the request")
 		require.Contains(t, text, `<soap:address location="http://traffic.example.org/base/xroute/ws/XRoute"/>`)
 		require.Contains(t, text, `schemaLocation="common.xsd"`)
 	}
@@ -248,6 +249,7 @@ func TestWSDL(t *testing.T) {
 	require.Contains(t, text, `location="https://traffic.example.org/base/xroute/ws/XRoute"`)
 
 	s = start(t, func(c *Config) { c.PublicURL = "https://public.example.org/api" })
-	_, text = f(s, http.MethodGet, "?wsdl")
+	resp, text = f(s, http.MethodGet, "?wsdl")
 	require.Contains(t, text, `location="https://public.example.org/api/xroute/ws/XRoute"`)
+	require.Empty(t, resp.Header.Get("Cache-Control"))
 }
