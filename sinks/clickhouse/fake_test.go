@@ -1,0 +1,317 @@
+package clickhouse
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/ch-go/compress"
+	"github.com/ClickHouse/ch-go/proto"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/sinktest"
+)
+
+// fakeRevision is the protocol of the fake server: the last one without an addendum to the
+// handshake and without sparse columns.
+const fakeRevision = 54453
+
+// fakeServer is a server of ClickHouse's native protocol with the archive's table. Like the real
+// one, it stores the rows of an INSERT month by month, and ignores those of a month whose
+// deduplication token it knows. It answers only the sink's statements, and ignores the conditions of
+// lookups: the sink must ignore rows of other blocks anyway.
+type fakeServer struct {
+	listener net.Listener
+	conns    sync.WaitGroup
+
+	mu     sync.Mutex
+	tokens map[string]bool // token/month
+	rows   []sinktest.Row
+	at     map[batch.ID]int64 // received_at
+	refuse func(statement string, rows []sinktest.Row) *proto.Exception
+	lost   int // number of INSERTs whose acknowledgement is still to be lost
+}
+
+func startFake(t testing.TB) *fakeServer {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	f := &fakeServer{listener: l, tokens: map[string]bool{}, at: map[batch.ID]int64{}}
+	f.conns.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			f.conns.Go(func() {
+				defer conn.Close()
+				if err := f.serve(conn); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+					t.Log("fake server:", err)
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		f.conns.Wait() // the sinks have closed their connections
+	})
+	return f
+}
+
+func (f *fakeServer) address() string { return f.listener.Addr().String() }
+
+// serve answers the statements of one connection.
+func (f *fakeServer) serve(conn net.Conn) error {
+	c := &fakeConn{Reader: proto.NewReader(conn), to: conn}
+	for {
+		code, err := c.UVarInt()
+		if err != nil {
+			return err
+		}
+		switch proto.ClientCode(code) {
+		case proto.ClientCodeHello:
+			err = c.hello()
+		case proto.ClientCodePing:
+			proto.ServerCodePong.Encode(&c.out)
+		case proto.ClientCodeQuery:
+			err = f.query(c)
+		default:
+			return fmt.Errorf("unexpected packet %d", code)
+		}
+		if err == nil {
+			err = c.flush()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (f *fakeServer) query(c *fakeConn) error {
+	var q proto.Query
+	if err := q.DecodeAware(c.Reader, fakeRevision); err != nil {
+		return err
+	}
+	c.compressed = q.Compression == proto.CompressionEnabled
+	if _, err := c.block(nil); err != nil { // the end of external tables
+		return err
+	}
+	token := ""
+	for _, s := range q.Settings {
+		if s.Key == "insert_deduplication_token" {
+			token = s.Value
+		}
+	}
+	if refused := f.refused(q.Body, nil); refused != nil {
+		return c.refuse(refused)
+	}
+	if strings.HasPrefix(q.Body, "INSERT") && strings.Contains(q.Body, columnNames[0]) {
+		return f.insert(c, q.Body, token)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case strings.HasPrefix(q.Body, "SELECT batch_id"): // a lookup
+		ids, indexes, times := proto.ColUUID{}, proto.ColUInt32{}, proto.ColInt64{}
+		for _, row := range f.rows {
+			ids, indexes, times = append(ids, uuid.UUID(row.Batch)), append(indexes, row.Index), append(times, f.at[row.Batch])
+		}
+		c.data(proto.InputColumn{Name: "batch_id", Data: &ids}, proto.InputColumn{Name: "batch_index", Data: &indexes}, proto.InputColumn{Name: "at", Data: &times})
+	case strings.HasPrefix(q.Body, "SELECT ifNull(total_rows"), strings.HasPrefix(q.Body, "SELECT count() > 0"):
+		some := proto.ColUInt8{0}
+		if len(f.rows) > 0 {
+			some[0] = 1
+		}
+		c.data(proto.InputColumn{Name: "some", Data: &some})
+	case strings.HasPrefix(q.Body, "INSERT"): // records a block for the derived tables
+	default:
+		return c.refuse(&proto.Exception{Code: proto.ErrUnknownTable, Name: "UNKNOWN_TABLE", Message: q.Body})
+	}
+	proto.ServerCodeEndOfStream.Encode(&c.out)
+	return nil
+}
+
+// insert reads the rows of an INSERT and stores them.
+func (f *fakeServer) insert(c *fakeConn, statement, token string) error {
+	c.header()
+	if err := c.flush(); err != nil {
+		return err
+	}
+	var rows []sinktest.Row
+	for {
+		var columns insertedColumns
+		n, err := c.block(columns.results())
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		f.mu.Lock()
+		for i := range n {
+			row := columns.row(i)
+			rows, f.at[row.Batch] = append(rows, row), columns.received.Row(i).UnixNano()
+		}
+		f.mu.Unlock()
+	}
+	if refused := f.refused(statement, rows); refused != nil {
+		return c.refuse(refused)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := map[string]bool{}
+	for _, row := range rows {
+		part := token + "/" + time.Unix(0, row.From).UTC().Format("200601")
+		if _, seen := known[part]; !seen {
+			known[part], f.tokens[part] = f.tokens[part], true
+		}
+		if !known[part] {
+			f.rows = append(f.rows, row)
+		}
+	}
+	if len(rows) > 0 && f.lost > 0 {
+		f.lost--
+		return io.EOF
+	}
+	proto.ServerCodeEndOfStream.Encode(&c.out)
+	return nil
+}
+
+// refuseIf sets when the server refuses a statement, and why.
+func (f *fakeServer) refuseIf(refuse func(statement string, rows []sinktest.Row) *proto.Exception) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuse = refuse
+}
+
+// refused returns why the server refuses a statement, before it has read rows, or with the rows of
+// an INSERT.
+func (f *fakeServer) refused(statement string, rows []sinktest.Row) *proto.Exception {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse == nil {
+		return nil
+	}
+	return f.refuse(statement, rows)
+}
+
+// stored returns the rows in the table.
+func (f *fakeServer) stored() []sinktest.Row {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]sinktest.Row(nil), f.rows...)
+}
+
+// insertedColumns receives the columns of an INSERT.
+type insertedColumns struct {
+	instance, code, typ proto.ColStr
+	from, to, received  proto.ColDateTime64
+	value               proto.ColFloat64
+	quality             *proto.ColNullable[float64]
+	id                  proto.ColUUID
+	index               proto.ColUInt32
+}
+
+func (c *insertedColumns) results() proto.Results {
+	c.quality = proto.NewColNullable[float64](new(proto.ColFloat64))
+	all := []proto.ColResult{&c.instance, &c.code, &c.typ, &c.from, &c.to, &c.value, c.quality, &c.id, &c.index, &c.received}
+	results := make(proto.Results, len(all))
+	for i, column := range all {
+		results[i] = proto.ResultColumn{Name: columnNames[i], Data: column}
+	}
+	return results
+}
+
+func (c *insertedColumns) row(i int) sinktest.Row {
+	return sinktest.Row{
+		Batch: batch.ID(c.id.Row(i)), Index: c.index.Row(i), Detector: c.code.Row(i), Type: c.typ.Row(i),
+		From: c.from.Row(i).UnixNano(), To: c.to.Row(i).UnixNano(), Value: c.value.Row(i),
+	}
+}
+
+// fakeConn is a client's connection.
+type fakeConn struct {
+	*proto.Reader
+	to         io.Writer
+	out        proto.Buffer
+	compressed bool // blocks of this statement
+}
+
+func (c *fakeConn) flush() error {
+	_, err := c.to.Write(c.out.Buf)
+	c.out.Reset()
+	return err
+}
+
+func (c *fakeConn) hello() error {
+	var client proto.ClientHello
+	if err := client.Decode(c.Reader); err != nil {
+		return err
+	}
+	server := proto.ServerHello{Name: "fake", Major: 26, Revision: fakeRevision, Timezone: "UTC"}
+	server.EncodeAware(&c.out, fakeRevision)
+	return nil
+}
+
+// block reads a block and returns its number of rows.
+func (c *fakeConn) block(columns proto.Results) (rows int, err error) {
+	if code, err := c.UVarInt(); err != nil || proto.ClientCode(code) != proto.ClientCodeData {
+		return 0, errors.Join(err, fmt.Errorf("unexpected packet %d instead of rows", code))
+	}
+	if err := new(proto.ClientData).DecodeAware(c.Reader, fakeRevision); err != nil {
+		return 0, err
+	}
+	if c.compressed {
+		c.EnableCompression()
+		defer c.DisableCompression()
+	}
+	var b proto.Block
+	err = b.DecodeBlock(c.Reader, fakeRevision, columns)
+	return b.Rows, err
+}
+
+// header answers an INSERT with the types of the columns.
+func (c *fakeConn) header() {
+	c.encode(func(out *proto.Buffer) {
+		proto.Block{Columns: len(columnNames)}.EncodeAware(out, fakeRevision)
+		for i, name := range columnNames {
+			out.PutString(name)
+			out.PutString(string(columnTypes[i]))
+		}
+	})
+}
+
+// data answers a SELECT.
+func (c *fakeConn) data(columns ...proto.InputColumn) {
+	c.encode(func(out *proto.Buffer) {
+		b := proto.Block{Columns: len(columns), Rows: columns[0].Data.Rows()}
+		_ = b.EncodeBlock(out, fakeRevision, columns) // fails only if the columns have different lengths
+	})
+}
+
+func (c *fakeConn) encode(block func(out *proto.Buffer)) {
+	proto.ServerCodeData.Encode(&c.out)
+	c.out.PutString("") // the table
+	if !c.compressed {
+		block(&c.out)
+		return
+	}
+	var raw proto.Buffer
+	block(&raw)
+	w := compress.NewWriter(compress.LevelZero, compress.LZ4)
+	_ = w.Compress(raw.Buf) // LZ4 of a buffer does not fail
+	c.out.Buf = append(c.out.Buf, bytes.Clone(w.Data)...)
+}
+
+func (c *fakeConn) refuse(e *proto.Exception) error {
+	proto.ServerCodeException.Encode(&c.out)
+	e.EncodeAware(&c.out, fakeRevision)
+	return nil
+}
