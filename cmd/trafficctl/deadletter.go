@@ -75,8 +75,9 @@ a new batch-id. This also overwrites later corrections by an integrator; to keep
 correction, send a copy of the file without the line of that measurement.
 
 A key belongs to one product instance; if the file has several, select one with
---product-instance. A measurement that several stores rejected is sent once. The file is
-not changed. Move it away once everything is accepted; the daemon creates it when needed.
+--product-instance. A measurement that several stores rejected is sent once, unless more
+than 500,000 other measurements are between its lines. The file is not changed. Move it
+away once everything is accepted; the daemon creates it when needed.
 
 Items that the daemon rejects are written to --rejected FILE, which must be a new file, as
 input for trafficctl resubmit. Exit codes are those of trafficctl send.`,
@@ -87,10 +88,10 @@ input for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 			if info, err := os.Stat(args[0]); args[0] == stdio || err == nil && !info.Mode().IsRegular() {
 				return fmt.Errorf("%s must be a regular file, because it is read twice", args[0])
 			}
-			instance := must.Get(selected.instance(cmd.Context(), args[0]))
+			must.Do(selected.narrow(cmd.Context(), args[0]))
 			if !s.quiet {
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s; the key must belong to it\n",
-					instance)
+					selected.productInstance)
 			}
 			return s.run(cmd.Context(), std, selected.items(cmd.Context(), args[0], s.skipRows), nil)
 		},
@@ -111,6 +112,9 @@ type reason struct {
 	first, last time.Time
 }
 
+// maxReasons is the number of different reasons that ls counts separately.
+const maxReasons = 100
+
 // tableRows is the number of table rows that are buffered for alignment, to bound memory use.
 const tableRows = 1000
 
@@ -122,14 +126,14 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 		id   measurementID
 		sink string
 	}
-	seen, reasons, n := map[key]bool{}, map[[2]string]*reason{}, 0
+	reasons, n := map[[2]string]*reason{}, 0
+	var seen recent[key]
 	for l, err := range (selection{}).letters(ctx, path, std.in, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
 		must.Do(err)
 		k := key{l.id(), l.Sink}
-		if seen[k] {
+		if !seen.add(k) {
 			continue
 		}
-		seen[k] = true
 		if asJSON {
 			must.Do(lines.Encode(l.DeadLetter), "cannot write the dead letters")
 			continue
@@ -141,10 +145,14 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s/%s\t%v\t%s\n", l.Sink, timestamp(l.At), l.ProductInstance,
 			short(item.DetectorCode), item.MeasureTypeCode,
 			item.TimestampFrom.Format(time.RFC3339Nano), item.TimestampTo.Format(time.RFC3339Nano), item.Value, short(l.Reason))
-		r := reasons[[2]string{l.Sink, l.Reason}]
+		of := [2]string{l.Sink, l.Reason}
+		if reasons[of] == nil && len(reasons) >= maxReasons { // ClickHouse repeats the values of the row
+			of[1] = "other reasons"
+		}
+		r := reasons[of]
 		if r == nil {
-			r = &reason{l.Sink, l.Reason, 0, l.At, l.At}
-			reasons[[2]string{l.Sink, l.Reason}] = r
+			r = &reason{of[0], of[1], 0, l.At, l.At}
+			reasons[of] = r
 		}
 		r.n++
 		if l.At.Before(r.first) {
@@ -204,6 +212,26 @@ type measurementID struct {
 }
 
 func (l letter) id() measurementID { return measurementID{uuid.MustParse(l.BatchID), l.Index} } // parseLetter has validated it
+
+// maxRecent bounds the memory of a recent to about 50 MB. Tests replace it.
+var maxRecent = 500_000
+
+// recent is a set of the values that were added last, at least maxRecent of them.
+type recent[K comparable] struct{ current, previous map[K]struct{} }
+
+// add adds a value and reports whether it was not in the set.
+func (r *recent[K]) add(k K) bool {
+	_, current := r.current[k]
+	_, previous := r.previous[k]
+	if current || previous {
+		return false
+	}
+	if r.current == nil || len(r.current) == maxRecent {
+		r.previous, r.current = r.current, map[K]struct{}{}
+	}
+	r.current[k] = struct{}{}
+	return true
+}
 
 // selection selects dead letters. The zero value selects all.
 type selection struct{ productInstance, sink string }
@@ -276,9 +304,10 @@ func looksTruncated(line []byte) bool {
 	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0
 }
 
-// instance returns the product instance of the selected letters. It returns an error if there are
-// none, or if they belong to several product instances, because a key belongs to one.
-func (s selection) instance(ctx context.Context, path string) (string, error) {
+// narrow restricts the selection to the product instance of the selected letters, so that letters
+// of others that the daemon adds later are not sent with its key. It returns an error if there are no
+// letters, or if they belong to several product instances.
+func (s *selection) narrow(ctx context.Context, path string) error {
 	found := map[string]bool{}
 	for l, err := range s.letters(ctx, path, nil, func(string) {}) {
 		must.Do(err)
@@ -294,11 +323,12 @@ func (s selection) instance(ctx context.Context, path string) (string, error) {
 		if s.sink != "" {
 			filters += " of sink " + s.sink
 		}
-		return "", fmt.Errorf("no dead letters in %s%s", path, filters)
+		return fmt.Errorf("no dead letters in %s%s", path, filters)
 	case 1:
-		return names[0], nil
+		s.productInstance = names[0]
+		return nil
 	}
-	return "", fmt.Errorf("the dead letters in %s belong to %d product instances (%s), but a key belongs to one; select one with "+
+	return fmt.Errorf("the dead letters in %s belong to %d product instances (%s), but a key belongs to one; select one with "+
 		"--product-instance", path, len(names), strings.Join(names, ", "))
 }
 
@@ -306,19 +336,19 @@ func (s selection) instance(ctx context.Context, path string) (string, error) {
 // a measurement that several stores rejected only once.
 func (s selection) items(ctx context.Context, path string, skip int64) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
-		seen := map[measurementID]bool{}
+		var seen recent[measurementID]
+		n := int64(0)
 		for l, err := range s.letters(ctx, path, nil, func(string) {}) {
 			var item measurement.Item
 			if err == nil {
-				if seen[l.id()] {
+				if !seen.add(l.id()) {
 					continue
 				}
-				seen[l.id()] = true
-				if int64(len(seen)) <= skip {
+				if n++; n <= skip {
 					continue
 				}
 				item.JSON, err = json.Marshal(l.Item)
-				item.Detector, item.Position = l.Item.DetectorCode, measurement.Position{Row: int64(len(seen)), Line: l.line}
+				item.Detector, item.Position = l.Item.DetectorCode, measurement.Position{Row: n, Line: l.line}
 			}
 			if !yield(item, err) {
 				return

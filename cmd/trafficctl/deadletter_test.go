@@ -67,6 +67,18 @@ func TestDeadLetterList(t *testing.T) {
 	require.Equal(t, l.text(), r.out, "the letters and nothing else")
 }
 
+// TestDeadLetterListOfManyReasons checks that the list of reasons is bounded.
+func TestDeadLetterListOfManyReasons(t *testing.T) {
+	l := newLetters(t)
+	for n := range maxReasons + 20 {
+		l.add("kafka", fmt.Sprint("value = ", n), n, north("A"))
+	}
+	r := requireSuccess(t, "", "deadletter", "ls", l.path)
+	require.Contains(t, r.out, "120 dead letters")
+	require.Regexp(t, `\n +20  kafka: other reasons \(`, r.out)
+	require.Equal(t, maxReasons+1, strings.Count(r.out, "  kafka: "))
+}
+
 func TestDeadLetterListWithoutLetters(t *testing.T) {
 	l := newLetters(t)
 	r := requireFailure(t, "", "there may be none", "deadletter", "ls", l.path)
@@ -167,6 +179,36 @@ func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
 	require.Contains(t, texts(d)[0], `"B"`)
 
 	requireFailure(t, "", "no dead letters in "+l.path+" of product instance west", to(d, "deadletter", "resend", l.path, "--product-instance", "west")...)
+}
+
+// TestDeadLetterResendWithNewInstance checks that lines of another product instance that the daemon
+// adds after the instance was determined are not sent: the key belongs to another one.
+func TestDeadLetterResendWithNewInstance(t *testing.T) {
+	l := newLetters(t)
+	l.add("kafka", "r", 1, north("A"))
+	selected := selection{}
+	require.NoError(t, selected.narrow(t.Context(), l.path))
+	l.add("kafka", "r", 2, journalBatch{Instance: "south", Codes: []string{"B"}})
+	var got []string
+	for item, err := range selected.items(t.Context(), l.path, 0) {
+		require.NoError(t, err)
+		got = append(got, item.Detector)
+	}
+	require.Equal(t, []string{"A"}, got)
+}
+
+// TestDeadLettersMemory checks that the memory for recognising repeated lines is bounded.
+func TestDeadLettersMemory(t *testing.T) {
+	defer func(n int) { maxRecent = n }(maxRecent)
+	maxRecent = 10
+	var r recent[int]
+	for i := range 100 {
+		require.True(t, r.add(i))
+		require.LessOrEqual(t, len(r.current)+len(r.previous), 2*maxRecent)
+		for j := max(0, i-maxRecent+1); j <= i; j++ {
+			require.False(t, r.add(j))
+		}
+	}
 }
 
 // TestDeadLetterResendRejected checks that rejected items are written to a file for resubmit.
