@@ -31,6 +31,7 @@ func TestForwardedAddress(t *testing.T) {
 	f([]string{"10.0.0.0/8"}, "https", host, "http://inside")
 	f([]string{"10.0.0.0/8", "127.0.0.0/8"}, "https", host, "https://"+host)
 	f([]string{"127.0.0.1"}, "https, http", host+", proxy", "https://"+host)
+	f([]string{"127.0.0.1"}, "HTTPS", host, "https://"+host)
 	f([]string{"127.0.0.1"}, "", "", "http://inside")
 	f([]string{"127.0.0.1"}, "gopher", "a/b?c", "http://inside")
 	f([]string{"127.0.0.1"}, "https", "a/b", "https://inside")

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"maps"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
+	"golang.org/x/net/netutil"
 
 	"trafficd/cmd/internal/version"
 	"trafficd/pipeline/metrics"
@@ -29,6 +31,10 @@ import (
 type Config struct {
 	Listen string `setting:"listen"` // address for operators
 	Pprof  bool   `setting:"pprof"`  // serve /debug/pprof
+	// Names with a dot by which operators, Prometheus or trafficd reach the listener, such as
+	// replica-1.example.org. Addresses, localhost and names without a dot always work. Requests for
+	// other names get 421, because a web page elsewhere could make a browser send them.
+	Hosts []string `setting:"hosts"`
 }
 
 // DefaultConfig returns the default settings, with a listener on loopback, because metrics and
@@ -64,22 +70,65 @@ func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, l
 		cancel: cancel,
 		http: &http.Server{
 			BaseContext:       func(net.Listener) context.Context { return streams },
-			Handler:           Handler(cfg, check, routes),
-			ReadHeaderTimeout: 5 * time.Second,  // a header fits into one packet
+			Handler:           cfg.guard(Handler(cfg, check, routes)),
+			ReadHeaderTimeout: readTimeout,
+			WriteTimeout:      time.Minute,      // longer than a profile or a wait for forecasts; streams renew it
 			IdleTimeout:       90 * time.Second, // longer than usual scrape intervals, so that scrapers keep their connections
 			MaxHeaderBytes:    16 << 10,
+			ErrorLog:          stdlog.New(serverLog{log}, "", 0),
 		},
 		listener: l,
 		done:     make(chan struct{}),
 	}
 	go func() {
 		defer close(s.done)
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 			log.Error().Err(err).Msg("the operators' listener has failed; restart the daemon to restore it")
 		}
 	}()
 	log.Info().Str("address", s.Address()).Msg("listening for operators: /metrics /healthz /readyz")
 	return s, nil
+}
+
+const (
+	readTimeout    = 5 * time.Second // a header fits into one packet
+	maxConnections = 256             // further ones wait; open files must remain for clients
+)
+
+// guard rejects requests with a body, which no route reads, and requests for foreign names.
+func (c Config) guard(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.ContentLength != 0:
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // the server supports it, and discards the body
+			w.Header().Set("Connection", "close")
+			http.Error(w, "requests to this listener have no body", http.StatusBadRequest)
+		case !c.isOwn(r.Host):
+			http.Error(w, "unknown host: use an address, or add the name to ops.hosts", http.StatusMisdirectedRequest)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isOwn reports whether a Host header names this listener. The owner of a public name can make it
+// resolve to this listener, and then read responses with a web page; it cannot own the others.
+func (c Config) isOwn(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	listen, _, _ := net.SplitHostPort(c.Listen)
+	return !strings.Contains(host, ".") || net.ParseIP(host) != nil || host == listen ||
+		slices.ContainsFunc(c.Hosts, func(own string) bool { return strings.EqualFold(own, host) })
+}
+
+// serverLog logs the server's messages.
+type serverLog struct{ log zerolog.Logger }
+
+func (l serverLog) Write(p []byte) (int, error) {
+	l.log.Warn().Str("error", strings.TrimSpace(string(p))).Msg("the operators' listener has a problem with a connection")
+	return len(p), nil
 }
 
 // Address returns the address of the listener.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -123,5 +124,52 @@ func TestValidate(t *testing.T) {
 	require.NoError(t, Config{Listen: ":http"}.Validate())
 	for _, address := range []string{"8081", "127.0.0.1:", ":99999", ":-1", ":no-such-service"} {
 		require.ErrorContains(t, Config{Listen: address}.Validate(), "host:port", address)
+	}
+}
+
+// TestForeignHost checks that a web page of another name that resolves to the listener gets nothing.
+func TestForeignHost(t *testing.T) {
+	f := func(host string, status int) {
+		t.Helper()
+		c := Config{Listen: "ops.example.org:8081", Hosts: []string{"replica-1.example.org"}}
+		r, w := httptest.NewRequest("GET", "/status", nil), httptest.NewRecorder()
+		r.Host = host
+		c.guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		require.Equal(t, status, w.Code, host)
+	}
+	for _, own := range []string{
+		"", "localhost:8081", "127.0.0.1:8081", "[::1]:8081", "::1", "trafficd-0:8081", "ops.example.org", "Replica-1.example.org.:80",
+	} {
+		f(own, 200)
+	}
+	f("evil.example.net:8081", 421)
+	f("127.0.0.1.example.net", 421)
+}
+
+// TestSlowRequests checks that requests with bodies that never arrive are answered and closed, that
+// they cannot use up the connections, and that the server logs to the daemon's log.
+func TestSlowRequests(t *testing.T) {
+	s, err := Start(Config{Listen: "127.0.0.1:0"}, func() Readiness { return NewReadiness(nil) }, nil, zerolog.Nop())
+	require.NoError(t, err)
+	defer s.Stop(context.Background())
+	require.NotNil(t, s.http.ErrorLog)
+	var slow []net.Conn
+	for range 2 * maxConnections {
+		c, err := net.Dial("tcp", s.Address())
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
+		require.NoError(t, err)
+		slow = append(slow, c)
+	}
+	r, err := http.Get("http://" + s.Address() + "/healthz")
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	require.Equal(t, http.StatusOK, r.StatusCode)
+	for _, c := range slow {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+		text, err := io.ReadAll(c)
+		require.NoError(t, err)
+		require.Contains(t, string(text), "400 Bad Request")
 	}
 }
