@@ -24,7 +24,8 @@ type Config struct {
 	ParallelRequests int `setting:"parallel_requests"` // maximum number of concurrent produce requests, to different partitions
 
 	// If an attempt received no response, and the attempt or its rows are older than this, the topic
-	// is read to find out whether the attempt succeeded.
+	// is read to find out whether the attempt succeeded. With request_timeout, not more than
+	// producer.id.expiration.ms of the brokers; otherwise records may be doubled.
 	ResolveAfter time.Duration `setting:"resolve_after"`
 	CreateTopic  CreateTopic   `setting:"create_topic"` // create a missing topic; with partitions 0, the operator must create it
 }

@@ -38,6 +38,34 @@ func TestNewReadsFiles(t *testing.T) {
 	require.ErrorContains(t, err, "kafka.tls.ca: cannot read the CA certificates: open /nonexistent/ca.pem")
 }
 
+// TestCheckRetention checks that settings of the topic with which records would be deleted or
+// rejected are reported.
+func TestCheckRetention(t *testing.T) {
+	f := func(want string, pairs ...string) {
+		t.Helper()
+		topic := dial.Topic{
+			Name: "measurements", Brokers: 3, Config: map[string]string{"min.insync.replicas": "2", "retention.ms": "604800000", "retention.bytes": "-1",
+				"message.timestamp.before.max.ms": "9223372036854775807", "message.timestamp.after.max.ms": "3600000"},
+			Partitions: []kafka.Partition{{Replicas: make([]kafka.Broker, 3), Isr: make([]kafka.Broker, 3)}},
+		}
+		for i := 0; i < len(pairs); i += 2 {
+			topic.Config[pairs[i]] = pairs[i+1]
+		}
+		err := DefaultConfig().checkTopic(topic)
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, want)
+	}
+	f("")
+	f("retention.ms 20000, must be at least 259200000", "retention.ms", "20000")
+	f("retention.bytes 1000", "retention.bytes", "1000")
+	f("message.timestamp.before.max.ms 60000, must be at least 259200000", "message.timestamp.before.max.ms", "60000")
+	f("message.timestamp.after.max.ms 1000, must be at least 120000", "message.timestamp.after.max.ms", "1000")
+	f("", "message.timestamp.type", "LogAppendTime", "retention.ms", "20000", "message.timestamp.after.max.ms", "1000")
+}
+
 func TestCheckTopic(t *testing.T) {
 	f := func(replicas, inSync int, setting, want string) {
 		t.Helper()

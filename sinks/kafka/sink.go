@@ -64,6 +64,11 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 // all in-sync replicas have them. If the error is a *batch.PermanentError, the returned state
 // replaces the previous one (see the package comment).
 func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (state []byte, err error) {
+	if len(rows) > 0 {
+		if err := s.cluster.checkAge(ctx, rows[0].ReceivedAt); err != nil {
+			return nil, err
+		}
+	}
 	d, err := s.resume(ctx, planned, rows)
 	if err != nil {
 		lookUpErrorsTotal.Inc()

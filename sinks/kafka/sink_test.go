@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -18,6 +19,53 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/dial"
 )
+
+// TestLateRecords checks that rows wait while the topic would delete or reject them because they are
+// late, and are delivered once its settings are corrected.
+func TestLateRecords(t *testing.T) {
+	k := stores.StartKafka(t)
+	f := func(topic, key, value, then, thenValue string) {
+		t.Helper()
+		k.Create(t, topic, 1)
+		cfg := testConfig(topic, k.Brokers...)
+		admin := kadm.NewClient(client(t, cfg))
+		set := func(key, value string) {
+			t.Helper()
+			responses, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: key, Value: &value}}, topic)
+			require.NoError(t, err)
+			_, err = responses.On(topic, nil)
+			require.NoError(t, err)
+		}
+		set(key, value)
+		rows := rowsOf(random(), 100, 10)
+		rows.ReceivedAt = time.Now().Add(-50 * time.Minute).UnixNano()
+		sink := newSink(t, cfg)
+		loop := deliveryLoop{t: t}
+		loop.add(block(rows))
+		require.ErrorContains(t, loop.step(sink), "because of its "+key+" "+value)
+		require.Empty(t, k.Records(t, topic))
+		set(then, thenValue)
+		loop.run(sink)
+		require.Len(t, k.Records(t, topic), 100)
+	}
+	f("short", "retention.ms", "3600000", "retention.ms", "604800000")
+	f("early", "message.timestamp.before.max.ms", "600000", "message.timestamp.type", "LogAppendTime")
+}
+
+// TestShortProducerExpiry checks that the deep check compares resolve_after with the brokers'
+// memory of producers.
+func TestShortProducerExpiry(t *testing.T) {
+	needs.Everything(t, "Apache Kafka")
+	for value, want := range map[string]string{"60000": "resolve_after: producer.id.expiration.ms of the brokers is 60000, must be at least 120000", "86400000": ""} {
+		k := stores.StartKafka(t, stores.Broker("apache"), stores.Set("producer.id.expiration.ms", value), stores.Topic("t", 1))
+		err := testConfig("t", k.Brokers...).Check(t.Context(), true)
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
+}
 
 // TestBroker tests the sink with a broker process, which is kfake or Apache Kafka.
 func TestBroker(t *testing.T) {
