@@ -283,10 +283,9 @@ func TestDeepCheckClickHouse(t *testing.T) {
 		"forecasts.clickhouse: cannot query ClickHouse at "+store.TCP)
 
 	f([]string{"clickhouse.username=trafficd", "clickhouse.password=wrong"}, "clickhouse.username and password: "+store.TCP+` rejects user "trafficd"`)
-	require.NoError(t, store.Restart()) // libchdb aborts after a failed handshake
 	f([]string{"clickhouse.enabled=false", fmt.Sprintf(feed, "reader", "SELECT 1")}, "registry.feeds[0].clickhouse.username and password: ")
-	require.NoError(t, store.Restart())
 	f([]string{"clickhouse.tls.enabled=true"}, "clickhouse.")
+	f(nil) // the store still runs
 }
 
 // terminateTLS forwards TLS connections to an address. It returns its own address, and the files of

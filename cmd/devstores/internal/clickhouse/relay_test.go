@@ -1,14 +1,51 @@
 package clickhouse
 
 import (
+	"bytes"
 	"io"
 	"net"
+	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/internal/launch"
 )
+
+// greeting is the hello of a client named test, for user default of database db.
+const greeting = "\x00\x04test\x01\x02\xb2\xa9\x03\x02db\x07default\x00"
+
+// TestRelayDropsOtherProtocols checks that the engine sees no connection that does not begin with a
+// hello, and that a line says so.
+func TestRelayDropsOtherProtocols(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	log := new(bytes.Buffer)
+	r, err := startRelay("127.0.0.1:0", l.Addr().String(), "", log)
+	require.NoError(t, err)
+	for _, text := range []string{
+		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", // TLS
+		"\x00\x00\x00\x23\x00\x12\x00\x04",             // Kafka, ApiVersions
+		"GET / HTTP/1.1\r\n\r\n",
+		greeting[:9], // breaks off
+		"",           // a port scan
+	} {
+		c, err := net.Dial("tcp", r.listener.Addr().String())
+		require.NoError(t, err)
+		send(t, c, text)
+		_ = c.(*net.TCPConn).CloseWrite() // fails if the relay was faster
+		_, _ = io.Copy(io.Discard, c)     // it may be reset
+		require.NoError(t, c.Close())
+	}
+	r.stop()
+	require.Equal(t, 4, strings.Count(log.String(), "that does not use the native protocol: "), log)
+	require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now()))
+	_, err = l.Accept()
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
 
 // relayed returns both ends of a connection through a relay that stops when the test ends.
 func relayed(t *testing.T) (client, engine *net.TCPConn) {
@@ -16,15 +53,17 @@ func relayed(t *testing.T) (client, engine *net.TCPConn) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	r, err := startRelay("127.0.0.1:0", l.Addr().String())
+	r, err := startRelay("127.0.0.1:0", l.Addr().String(), "", io.Discard)
 	require.NoError(t, err)
 	t.Cleanup(r.stop)
 	c, err := net.Dial("tcp", r.listener.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
+	send(t, c, greeting)
 	e, err := l.Accept()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = e.Close() })
+	receive(t, e, greeting)
 	return c.(*net.TCPConn), e.(*net.TCPConn)
 }
 
@@ -80,11 +119,12 @@ func TestRelayStops(t *testing.T) {
 	defer l.Close()
 	address, err := launch.FreeAddress() // which no other program uses after stop
 	require.NoError(t, err)
-	r, err := startRelay(address, l.Addr().String())
+	r, err := startRelay(address, l.Addr().String(), "", io.Discard)
 	require.NoError(t, err)
 	c, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer c.Close()
+	send(t, c, greeting)
 	engine, err := l.Accept()
 	require.NoError(t, err)
 	ended := make(chan error, 1)

@@ -70,7 +70,7 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	must.Do(home.writeConfig(opts, tcp, http))
 	must.Do(s.launch(ctx, engine.command(home, tcp, http, opts), home, failed))
 	if s.native != s.TCP {
-		if s.relay, err = startRelay(s.TCP, s.native); err != nil {
+		if s.relay, err = startRelay(s.TCP, s.native, s.HTTP, opts.Stderr); err != nil {
 			return nil, errors.Join(err, s.proc.Kill())
 		}
 	}
