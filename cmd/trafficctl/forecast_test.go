@@ -268,7 +268,7 @@ func TestForecastGetRejected(t *testing.T) {
 		require.Empty(t, requireFailure(t, "", want, s.args(args...)...).out)
 	}
 	f("the daemon responded with 503 GENERAL_SERVICE_UNAVAILABLE") // no layer yet
-	f("; try again after ") // 10 to 20 s
+	f("; try again after ")                                        // 10 to 20 s
 	f("401 GENERAL_UNAUTHENTICATED", "--key", "wrong")
 	f("--url", "--url", "localhost:8080")
 	f("--format", "--format", "xml")
