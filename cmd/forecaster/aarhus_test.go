@@ -46,6 +46,7 @@ func BenchmarkForecastEval(b *testing.B) {
 		timestamp_from DateTime64(9, 'UTC'), timestamp_to DateTime64(9, 'UTC'), value Float64, received_at DateTime64(9, 'UTC'))
 		ENGINE = ReplacingMergeTree(received_at) PARTITION BY toYYYYMM(timestamp_from)
 		ORDER BY (product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to)`)
+	store.Query(b, "CREATE VIEW eval.measurements_measure_types AS SELECT '' AS measure_type_code, '' AS unit, false AS per_hour")
 	require.NoError(b, upload(b.Context(), store.HTTP, filepath.Join(directory, "observations.csv.xz")))
 
 	// The period is split into 70, 10 and 20%, of which the last part is evaluated.

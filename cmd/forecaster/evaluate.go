@@ -119,12 +119,20 @@ func backtest(ctx context.Context, c *config.Config, table *detectorTable, scrat
 		must.Do(table.insert(ctx, conn, "`"+scratch+"`.metr_la", c.Model), "cannot insert the file's values")
 	}
 	e := evaluate.Evaluation{Source: source, From: from, To: to, Horizons: evaluatedHorizons}
-	return e.Run(ctx, progress)
+	results = must.Get(e.Run(ctx, progress))
+	if table == nil {
+		unit := must.Get(source.Unit(ctx))
+		for i := range results {
+			results[i].Unit = unit
+		}
+	}
+	return results, nil
 }
 
 func printResults(w io.Writer, results []evaluate.Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "minutes\treadings\tcoverage\tmethod\tMAE\tRMSE\tMAPE\t\n")
+	unit := evaluate.InUnit(results)
+	fmt.Fprintf(table, "minutes\treadings\tcoverage\tmethod\tMAE%s\tRMSE%s\tMAPE\t\n", unit, unit)
 	for _, r := range results {
 		for m, name := range evaluate.Methods {
 			fmt.Fprintf(table, "%d\t%d\t%.1f%%\t%s\t%.3f\t%.3f\t%.1f%%\t\n",

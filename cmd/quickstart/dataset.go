@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,12 +32,14 @@ type profile struct {
 		Node   string    `yaml:"node"`   // column of the number of the street's first node
 		Length string    `yaml:"length"` // column of the street's length in metres
 	} `yaml:"detectors"`
-	Send   []string `yaml:"send"` // flags for trafficctl send
+	Send   []string          `yaml:"send"`  // flags for trafficctl send
+	Units  map[string]string `yaml:"units"` // units of the measure types
 	Replay struct {
 		End      string `yaml:"end"` // the date after the last observation
 		Time     string `yaml:"time"`
 		Detector string `yaml:"detector"`
 		Speed    string `yaml:"speed"`
+		Count    string `yaml:"count"` // vehicles of an interval; the live traffic has a share of them in each step
 	} `yaml:"replay"` // columns of the observations for the live traffic
 	Attribution string `yaml:"attribution"`
 	name        string
@@ -119,6 +122,7 @@ func openDataset(directory, profile, live string, now time.Time) (s source, err 
 		flags:    append(slices.Clone(d.Send), "--shift="+d.shift.String()),
 		registry: filepath.Join(d.directory, c.File),
 		column:   c.Column,
+		units:    d.Units,
 		columns: fmt.Sprintf("{code: %q, street: %q, fromnode: %q, length: %q, from_lon: %q, from_lat: %q, to_lon: %q, to_lat: %q}",
 			c.Column, c.Column, c.Node, c.Length, c.From[0], c.From[1], c.To[0], c.To[1]),
 		LiveAbout: fmt.Sprintf("the data from %s on, at its pace, sent every %s",
@@ -158,6 +162,15 @@ func (d *dataset) readDay(from time.Time) (today day, err error) {
 	}
 	if err != nil {
 		return today, fmt.Errorf("cannot read the day to replay, from %s: %w", first, err)
+	}
+	if at := slices.Index(today.header, d.Replay.Count); at >= 0 {
+		for _, rows := range today.rows {
+			for _, row := range rows {
+				if n, err := strconv.ParseFloat(row[at], 64); err == nil {
+					row[at] = strconv.FormatFloat(n*float64(liveStep)/float64(interval), 'g', 6, 64)
+				}
+			}
+		}
 	}
 	return today, nil
 }

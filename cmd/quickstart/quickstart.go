@@ -191,7 +191,7 @@ func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Dur
 	var text bytes.Buffer
 	must.Do(template.Must(template.ParseFS(configs, name)).Execute(&text, map[string]any{
 		"API": q.daemon.API, "Ops": d.Ops, "Forecaster": q.forecaster.Ops, "Keys": q.path(keysFile),
-		"Instance": instance, "Registry": q.source.registry, "Column": q.source.column, "Columns": q.source.columns,
+		"Instance": instance, "Registry": q.source.registry, "Column": q.source.column, "Columns": q.source.columns, "Units": q.source.units,
 		"Journal":    q.path("journal"),
 		"ClickHouse": q.stores.ClickHouse.TCP, "Database": database,
 		"Brokers": strings.Join(q.stores.Kafka.Brokers, ", "), "Topic": topic, "ForecastTopic": forecastTopic,

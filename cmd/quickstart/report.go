@@ -118,7 +118,7 @@ func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string
 	if err == nil {
 		err = report.Execute(w, map[string]any{
 			"Items": s.Accepted + s.Rejected, "Rate": uint64(float64(s.Accepted+s.Rejected) / max(s.Seconds, 1e-3)),
-			"Sent": s, "Now": now, "Total": total, "Again": now.Inserted - now.Final, "Agree": s.arrived(now),
+			"Sent": s, "Now": now, "Total": total, "Again": now.Inserted - now.Final, "Earlier": total.Final > now.Final, "Agree": s.arrived(now),
 			"Restarts": q.restarts.Load(), "Layer": layer, "Key": q.key, "Live": !q.exit, "Source": q.source, "Step": liveStep,
 			"API": q.daemon.API, "Ops": q.daemon.Ops,
 			"ClickHouse": q.stores.ClickHouse, "Table": table,

@@ -21,6 +21,7 @@ type source struct {
 	registry  string                                 // path of the registry, a CSV file
 	column    string                                 // the registry's column of detector codes
 	columns   string                                 // the forecaster's detectors.columns, as YAML; empty = the defaults
+	units     map[string]string                      // units of the measure types
 	example   string                                 // a detector code
 	Street    string                                 // the street of example
 	LiveAbout string                                 // description of the live traffic
@@ -75,6 +76,7 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 		},
 		registry:  q.path("detectors.csv"),
 		column:    "detectorCode",
+		units:     map[string]string{"speed": "km/h", "flow": "veh/h"},
 		example:   "D1-1",
 		Street:    "1",
 		LiveAbout: fmt.Sprintf("the town's live traffic; its local time is %s", now.Add(offset).Format("15:04")),

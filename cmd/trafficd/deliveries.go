@@ -84,7 +84,10 @@ func (d *daemon) newDelivery(s config.Sink, c *config.Config, source pipeline.So
 		return nil, errors.Join(err, store.Close())
 	}
 	if archive, ok := store.(*clickhouse.Sink); ok && c.ClickHouse.DeriveInterval == d.cfg.ClickHouse.DeriveInterval {
-		archive.Detectors = &d.detectors
+		archive.Detectors, archive.Units = &d.detectors, make(map[string]string)
+		for _, t := range c.Pipeline.Validate.MeasureTypes {
+			archive.Units[t.Code] = t.Unit
+		}
 	}
 	if d.tracing != nil {
 		p.Tracer = d.tracing

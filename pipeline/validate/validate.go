@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/settings"
@@ -26,7 +29,12 @@ type MeasureType struct {
 	Code string   `setting:"code"` // measureTypeCode
 	Min  *float64 `setting:"min"`  // lowest allowed value; null: no bound
 	Max  *float64 `setting:"max"`  // highest allowed value; null: no bound
+	// unit of the values, such as km/h, % or veh, for those who read the archive; a number per hour ends
+	// in /h, as in veh/h
+	Unit string `setting:"unit"`
 }
+
+const maxUnit = 16
 
 // DefaultConfig returns rules that accept any measure type, any value, and timestamps up to an hour
 // ahead of the clock.
@@ -47,6 +55,9 @@ func (c Config) Validate() error {
 		errs = append(errs,
 			settings.Check(validTypeCode([]byte(t.Code)), "measure_types[%d].code is %q, must be 1 to 64 characters A-Za-z0-9_.-", i, t.Code),
 			settings.Check(!seen[t.Code], "measure_types[%d].code: duplicate code %q", i, t.Code))
+		errs = append(errs, settings.Check(len(t.Unit) <= maxUnit && utf8.ValidString(t.Unit) &&
+			!strings.ContainsFunc(t.Unit, func(r rune) bool { return !unicode.IsPrint(r) }),
+			"measure_types[%d].unit is %q, must be at most %d bytes of visible text", i, t.Unit, maxUnit))
 		seen[t.Code] = true
 		if _, err := newRange(t.Min, t.Max); err != nil {
 			errs = append(errs, fmt.Errorf("measure_types[%d] (%s): %w", i, t.Code, err))

@@ -189,6 +189,7 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 	f("future_tolerance", Config{FutureTolerance: -1})
 	f("quality_min", Config{QualityMin: &two, QualityMax: &one})
 	f("measure_types[0].code", Config{MeasureTypes: []MeasureType{{Code: "a b"}}})
+	f(`measure_types[0].unit is "km\n/h"`, Config{MeasureTypes: []MeasureType{{Code: "a", Unit: "km\n/h"}}})
 	f("measure_types[1].code", Config{MeasureTypes: []MeasureType{{Code: "a"}, {Code: "a"}}})
 	f("measure_types[0] (a)", Config{MeasureTypes: []MeasureType{{Code: "a", Min: &two, Max: &one}}})
 }

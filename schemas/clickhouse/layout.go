@@ -28,6 +28,11 @@ func (l Layout) InsertDetectors() string {
 	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_registry` (product_instance, detector_code, attributes, listed_at)"
 }
 
+// InsertUnits returns an INSERT statement for units, without its values: measure type and unit.
+func (l Layout) InsertUnits() string {
+	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_units` (measure_type_code, unit)"
+}
+
 // ShardingKey returns the expression that determines the shard of a row in a cluster. All rows of a
 // detector are on one shard, and so are all versions of a measurement, as FINAL requires.
 func (Layout) ShardingKey() string { return "cityHash64(product_instance, detector_code)" }

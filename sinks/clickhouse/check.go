@@ -223,7 +223,9 @@ func (c Config) grants() []string {
 		list = append(list, "INSERT "+derived, "SELECT "+derived)
 	}
 	if c.DeriveInterval > 0 {
-		list = append(list, fmt.Sprintf("INSERT ON `%s`.`%s_registry`", c.Database, c.Table))
+		for _, name := range []string{"registry", "units"} {
+			list = append(list, fmt.Sprintf("INSERT ON `%s`.`%s_%s`", c.Database, c.Table, name))
+		}
 	}
 	if c.Migrate {
 		for _, privilege := range []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "DROP VIEW", "ALTER TABLE", "SELECT"} {

@@ -337,6 +337,18 @@ func testDocumentedQueries(t *testing.T, a *archive) {
 		ProductInstance: "aarhus", Codes: []string{"D-0"}, Attributes: [][]batch.Attribute{{{Name: "street", Value: "Ringvej"}}},
 	})
 	require.NoError(t, a.saveDetectors(t.Context()))
+	vehicles := func(want string) {
+		t.Helper()
+		query := regexp.MustCompile("(?s)```sql\n([^`]*AS vehicles.*?)```").FindStringSubmatch(string(text))[1]
+		query = strings.NewReplacer("'city'", "'aarhus'", "measurements_", a.name+"_").Replace(query)
+		require.Equal(t, want, a.store.Query(t, "SELECT DISTINCT vehicles FROM ("+query+")"))
+	}
+	vehicles("252") // 3 detectors with 7 vehicles in each of 12 intervals
+	for unit, want := range map[string]string{"veh/h": "21", "veh": "252"} {
+		a.Units = map[string]string{"flow": unit, "speed": "km/h"}
+		require.NoError(t, a.saveUnits(t.Context()))
+		vehicles(want)
+	}
 	queries := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	require.Len(t, queries, 11)
 	adapt := strings.NewReplacer("'city'", "'aarhus'", "measurements_", a.name+"_", "01980000-0000-7000-8000-000000000001", block[0].ID.String())

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"trafficd/pipeline/batch"
 	schema "trafficd/schemas/clickhouse"
@@ -85,6 +87,43 @@ func (s *Sink) saveDetectors(ctx context.Context) error {
 }
 
 func (s *Sink) insertDetectors(ctx context.Context, l *batch.DetectorList, from, to int, listed time.Time) error {
+	return s.insertRows(ctx, s.config.layout().InsertDetectors(), func(b driver.Batch) error {
+		for i := from; i < to; i++ {
+			if !batch.IsCode(l.Codes[i]) {
+				continue // the registry leaves it out too
+			}
+			attributes := map[string]string{}
+			for _, a := range l.Attributes[i] {
+				attributes[a.Name] = a.Value
+			}
+			if err := b.Append(l.ProductInstance, l.Codes[i], attributes, listed); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// saveUnits archives the units, unless it has already done so.
+func (s *Sink) saveUnits(ctx context.Context) error {
+	if len(s.Units) == 0 {
+		return nil
+	}
+	err := s.insertRows(ctx, s.config.layout().InsertUnits(), func(b driver.Batch) (err error) {
+		for code, unit := range s.Units {
+			err = errors.Join(err, b.Append(code, unit))
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot archive the units of measure types: %w", hinted(err))
+	}
+	s.Units = nil
+	return nil
+}
+
+// insertRows inserts the rows that add appends into a table that is not derived from blocks.
+func (s *Sink) insertRows(ctx context.Context, statement string, add func(driver.Batch) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	h, err := s.hosts.pick()
@@ -93,22 +132,13 @@ func (s *Sink) insertDetectors(ctx context.Context, l *batch.DetectorList, from,
 	}
 	settings := s.hosts.quorumSettings(s.hosts.requiredReplicas())
 	maps.Copy(settings, schema.DeriveSettings)
-	b, err := h.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(settings)), s.config.layout().InsertDetectors())
+	b, err := h.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(settings)), statement)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = b.Close() }() // Send reports the errors that matter
-	for i := from; i < to; i++ {
-		if !batch.IsCode(l.Codes[i]) {
-			continue // the registry leaves it out too
-		}
-		attributes := map[string]string{}
-		for _, a := range l.Attributes[i] {
-			attributes[a.Name] = a.Value
-		}
-		if err := b.Append(l.ProductInstance, l.Codes[i], attributes, listed); err != nil {
-			return err
-		}
+	if err := add(b); err != nil {
+		return err
 	}
 	return b.Send()
 }

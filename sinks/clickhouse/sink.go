@@ -20,7 +20,8 @@ import (
 
 // Sink writes blocks to the archive. It is not safe for concurrent use.
 type Sink struct {
-	Detectors *Detectors // detector lists to archive, or nil; must be set before the first Probe or Deliver
+	Detectors *Detectors        // detector lists to archive, or nil; must be set before the first Probe or Deliver
+	Units     map[string]string // measure type → unit, to archive once; must be set before the first Probe or Deliver
 
 	config    Config
 	log       zerolog.Logger

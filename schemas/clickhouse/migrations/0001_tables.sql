@@ -161,6 +161,16 @@ CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_registry`
 ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/" .Table "_registry") "{shard}-{replica}" "listed_at"}}
 ORDER BY (product_instance, detector_code);
 
+-- The units of the measure types, as the daemon's settings name them. In a cluster, every host has all rows.
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_units`
+(
+    measure_type_code String,
+    unit              String,
+    set_at            DateTime64(3, 'UTC') DEFAULT now64(3)
+)
+ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/" .Table "_units") "{shard}-{replica}" "set_at"}}
+ORDER BY measure_type_code;
+
 -- The state of the forecaster. The rows of a day were computed from measurements before that day; in forecaster_values,
 -- forecaster_days and forecaster_moments, they include the day. In a cluster, every host has all rows.
 CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_values

@@ -46,3 +46,7 @@ SELECT product_instance, detector_code, attributes['street'] AS street,
     toFloat64OrNull(coalesce(nullIf(attributes['latitude'], ''), attributes['lat'])) AS latitude,
     attributes, listed_at
 FROM `{{.Database}}`.`{{.Table}}_registry` FINAL;
+
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_measure_types` AS
+SELECT measure_type_code, unit, endsWith(unit, '/h') AS per_hour
+FROM `{{.Database}}`.`{{.Table}}_units` FINAL;

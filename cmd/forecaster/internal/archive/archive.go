@@ -30,7 +30,8 @@
 //
 // Such readings are neither learned nor used. A reading belongs to the interval in which it ends.
 // The readings of an interval are averaged: a reading of n vehicles has weight n/(n+2), and one
-// without a count has the weight of 3 vehicles. A count over a million is taken as a million,
+// without a count has the weight of 3 vehicles. If the unit of the counts ends in /h, they are
+// multiplied by the length of their interval. A count over a million is taken as a million,
 // because the weight of an infinite sum is not a number.
 package archive
 
@@ -223,6 +224,17 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 		return fmt.Errorf("cannot compute %s: %w", name, err)
 	}
 	return nil
+}
+
+// Unit returns the unit of the measure type that is forecast, or "" if the daemon's settings do not
+// name it.
+func (s *Source) Unit(ctx context.Context) (unit string, err error) {
+	q := s.query(time.Time{}, time.Time{}, time.Time{}, 0)
+	err = s.Conn.QueryRow(ctx, "SELECT max(unit) FROM "+q.MeasureTypes()+" WHERE "+q.Covers(s.Measure)).Scan(&unit)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the unit of %s in %s: %w", s.Measure, q.MeasureTypes(), err)
+	}
+	return unit, nil
 }
 
 // Uncovered returns the measure types in the archive since a time that are below Measure or Count,

@@ -434,6 +434,13 @@ func (s *Source) rules(t *testing.T) {
 	g("empty", 0, 0, reading{".lane1", 60, 0}, reading{".lane2", 100, 0})
 	g("plain", 50, 0.5, reading{"", 50, 2})
 	g("limits", 70, 3/5., reading{"_limit", 30, -1}, reading{".lane1", 70, 3})
+	// Counts per hour are converted.
+	require.NoError(t, s.Conn.Exec(t.Context(), "INSERT INTO city.measurements_units (measure_type_code, unit) VALUES ('flow', 'veh/h'), ('speed', 'km/h')"))
+	f("z hourly", 50, 2/4., 24)
+	require.NoError(t, s.Conn.Exec(t.Context(), "INSERT INTO city.measurements_units (measure_type_code, unit, set_at) VALUES ('flow', 'veh', now64(3) + 1)"))
+	unit, err := s.Unit(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "km/h", unit)
 	uncovered, err := s.Uncovered(t.Context(), from)
 	require.NoError(t, err)
 	require.Equal(t, []string{"flow.lane1", "flow.lane2", "flow.lane3", "speed.lane1", "speed.lane2", "speed.lane2.truck", "speed.lane3"}, uncovered)

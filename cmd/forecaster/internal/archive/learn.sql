@@ -21,12 +21,16 @@ FROM (
     SELECT detector_code,{{if .Lanes}} lane,{{end}} max(timestamp_to) AS latest,
         sumResampleIf(0, {{.Places}}, 1)(value, place, usable) AS total, countResampleIf(0, {{.Places}}, 1)(place, usable) AS readings,
         {{- if .Counted}}
-        sumResampleIf(0, {{.Places}}, 1)(least(value, 1e6), place, counted) AS vehicles, countResampleIf(0, {{.Places}}, 1)(place, counted) AS counts
+        sumResampleIf(0, {{.Places}}, 1)(least(number, 1e6), place, counted) AS vehicles, countResampleIf(0, {{.Places}}, 1)(place, counted) AS counts
         {{- else}}
         arrayWithConstant({{.Places}}, 0.) AS vehicles, arrayWithConstant({{.Places}}, 0) AS counts
         {{- end}}
     FROM (
         SELECT detector_code, timestamp_to, value,
+            {{- if .Counted}}
+            if(measure_type_code IN (SELECT measure_type_code FROM {{.MeasureTypes}} WHERE per_hour),
+                value * dateDiff('second', timestamp_from, timestamp_to) / 3600, value) AS number, -- of vehicles
+            {{- end}}
             greatest(toUnixTimestamp(timestamp_from), toUnixTimestamp(timestamp_to) - 1) AS last_second, -- an instant may begin an interval
             toUInt32(intDiv(last_second - {{.From}}, {{.Step}})) AS place,
             {{.Covers .Measure}} AS measured, measured AND value {{if .Zero}}>={{else}}>{{end}} 0 AND value <= {{.Most}} AS usable,

@@ -144,6 +144,9 @@ func (q *query) Covers(pattern string) string {
 	return fmt.Sprintf("(measure_type_code = %s OR startsWith(measure_type_code, %s))", quote(code), quote(code+"."))
 }
 
+// MeasureTypes returns the quoted name of the view with the units.
+func (q *query) MeasureTypes() string { return "`" + q.Database + "`.`" + q.Table + "_measure_types`" }
+
 // Used returns the condition that selects the measure types that are read.
 func (q *query) Used() string {
 	if !q.Counted() {

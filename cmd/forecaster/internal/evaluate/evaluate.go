@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"math"
 	"slices"
@@ -34,6 +35,7 @@ var Methods = []string{"model", "persistence", "profile", "profile + residual"}
 // Result compares the methods at a horizon.
 type Result struct {
 	Minutes  int        `json:"horizon_minutes"`
+	Unit     string     `json:"unit,omitempty"` // of the mean errors; empty: unknown
 	Readings int        `json:"readings"`
 	MAE      [4]float64 `json:"mae"`
 	RMSE     [4]float64 `json:"rmse"`
@@ -180,6 +182,14 @@ func (e *Evaluation) results() (list []Result, err error) {
 	return list, nil
 }
 
+// InUnit returns the unit in parentheses after a space, or "" if it is unknown.
+func InUnit(results []Result) string {
+	if len(results) == 0 || results[0].Unit == "" {
+		return ""
+	}
+	return " (" + results[0].Unit + ")"
+}
+
 var colours = []string{"#1b6ca8", "#b0b0b0", "#8ac6a0", "#e09f3e"}
 
 // Plot writes a bar chart of the mean absolute errors as SVG.
@@ -193,7 +203,7 @@ func Plot(w io.Writer, results []Result) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="310" font-family="sans-serif" font-size="12">`+"\n", width)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="white"/>`+
-		`<text x="%d" y="20" font-size="14">Mean absolute error</text>`+"\n", left)
+		`<text x="%d" y="20" font-size="14">Mean absolute error%s</text>`+"\n", left, html.EscapeString(InUnit(results)))
 	for i, r := range results {
 		x := left + i*(len(Methods)*bar+gap)
 		for m := range Methods {

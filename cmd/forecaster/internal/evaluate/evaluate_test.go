@@ -29,4 +29,7 @@ func TestPlotWithoutErrors(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, Plot(&b, []Result{{Minutes: 15, Readings: 1}}))
 	require.NotContains(t, b.String(), "NaN")
+	require.Contains(t, b.String(), ">Mean absolute error<")
+	require.NoError(t, Plot(&b, []Result{{Minutes: 15, Readings: 1, Unit: "km/h"}}))
+	require.Contains(t, b.String(), ">Mean absolute error (km/h)<")
 }
