@@ -249,6 +249,16 @@ func (f *forecaster) learn(ctx context.Context) {
 			_, err = schema.Migrate(ctx, f.source.Conn, schema.Layout{Database: c.Database, Table: c.Table, Cluster: c.Cluster})
 			migrated = err == nil
 		}
+		if migrated && time.Since(looked) >= recently {
+			uncovered, err := f.source.Uncovered(ctx, time.Now().Add(-recently))
+			if err == nil {
+				looked = time.Now()
+				f.update(func(s *status) { s.uncovered = uncovered })
+			}
+			if len(uncovered) > 0 {
+				f.log.Warn().Msg(notCovered(f.cfg.Model, uncovered))
+			}
+		}
 		if err == nil {
 			err = f.source.Learn(ctx, time.Now().Add(-f.cfg.Model.LearnAfter), func(day time.Time) error {
 				daysLearned.Inc()
@@ -262,16 +272,6 @@ func (f *forecaster) learn(ctx context.Context) {
 			f.log.Warn().Err(err).Msg("cannot learn a day; retrying")
 		}
 		f.update(func(s *status) { s.learn = err })
-		if migrated && time.Since(looked) >= recently {
-			uncovered, err := f.source.Uncovered(ctx, time.Now().Add(-recently))
-			if err == nil {
-				looked = time.Now()
-				f.update(func(s *status) { s.uncovered = uncovered })
-			}
-			if len(uncovered) > 0 {
-				f.log.Warn().Msg(notCovered(f.cfg.Model, uncovered))
-			}
-		}
 		sleep(ctx, time.Now().Add(time.Minute))
 	}
 }
