@@ -74,7 +74,8 @@
 //     than the retention of the log.
 //   - If brokers forget a producer while its block is in doubt, and the former and the next owner
 //     look the block up at the same moment, both may send it.
-//   - The topic's retention deletes frames whether or not they are delivered. Batches are rejected
-//     (journal.ErrFull) while a group is behind by more than four fifths of the retention. The last
+//   - The topic's retention deletes frames whether or not they are delivered. The batches of
+//     a partition are rejected (journal.ErrFull) while a group is behind in it by more than four
+//     fifths of the retention. The last
 //     fifth keeps the Batch-Ids of the idempotency window before the oldest undelivered frame.
 package kafkalog

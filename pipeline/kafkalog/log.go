@@ -34,7 +34,6 @@ type Log struct {
 	writers  []*writer // indexed by partition
 	bytes    int64     // total size of the frames that are not settled
 	unusable error     // last error of the topic's check; nil once it has passed
-	full     error     // wraps journal.ErrFull while a consumer is too far behind, nil otherwise
 	closed   bool
 	seen     map[delivery]*seen // batches read when this replica last owned the partition
 	deleted  map[delivery]deleted
@@ -59,7 +58,7 @@ type deleted struct {
 
 // Open returns a log and starts its writers, which Close stops. It does not wait for the brokers:
 // Ready and Enqueue fail until the topic has passed its check. While one of the consumers is too
-// far behind, they fail with journal.ErrFull. cfg must be valid. window is the idempotency window,
+// far behind in a partition, they fail with journal.ErrFull for that partition. cfg must be valid. window is the idempotency window,
 // within which repeated rows of a batch are dropped.
 func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
 	l, err := newLog(cfg, consumers, window, log)
@@ -157,8 +156,8 @@ func (w *writer) ready() error {
 		return journal.ErrClosed
 	case l.unusable != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, l.unusable)
-	case l.full != nil:
-		return l.full
+	case w.full != nil:
+		return w.full
 	case w.failing != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, w.failing)
 	}
@@ -368,7 +367,7 @@ func (l *Log) checkLag(ctx context.Context) {
 		return // no response; probe reports that the brokers cannot be reached
 	}
 	ms := int64(t.Number("retention.ms", -1))
-	var full error
+	full := make([]error, len(l.writers))
 	if ms >= 0 {
 		limit := time.UnixMilli(max(0, time.Now().UnixMilli()-(ms-ms/5)))
 		if full, err = l.findLagging(ctx, limit); err != nil {
@@ -377,20 +376,23 @@ func (l *Log) checkLag(ctx context.Context) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.full = full; full != nil {
-		l.log.Warn().Err(full).Msg("rejecting batches")
+	for p, w := range l.writers {
+		if w.full = full[p]; w.full != nil {
+			l.log.Warn().Err(w.full).Msg("rejecting the batches of a partition")
+		}
 	}
 }
 
-// findLagging returns full, an error that wraps journal.ErrFull, if a consumer has not read all
-// frames written before limit.
-func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error) {
+// findLagging returns an error that wraps journal.ErrFull for each partition of which a consumer has
+// not read all frames written before limit, and nil for the others.
+func (l *Log) findLagging(ctx context.Context, limit time.Time) (full []error, err error) {
 	committed := map[string][]kafka.OffsetFetchPartition{}
 	for _, c := range l.consumers {
 		if committed[c], err = l.committed(ctx, c); err != nil {
 			return nil, err
 		}
 	}
+	full = make([]error, len(l.writers))
 	for p := range l.writers {
 		first, end, err := l.bounds(ctx, p)
 		if err != nil {
@@ -405,12 +407,12 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error
 		}
 		for c, partitions := range committed {
 			if max(partitions[p].CommittedOffset, first) < end {
-				return fmt.Errorf("%w: %s has not read all frames of partition %d of topic %q before %s; four fifths of retention.ms have passed",
-					journal.ErrFull, c, p, l.cfg.Topic, limit.UTC().Format(time.RFC3339)), nil
+				full[p] = fmt.Errorf("%w: %s has not read all frames of partition %d of topic %q before %s; four fifths of retention.ms have passed",
+					journal.ErrFull, c, p, l.cfg.Topic, limit.UTC().Format(time.RFC3339))
 			}
 		}
 	}
-	return nil, nil
+	return full, nil
 }
 
 // bounds returns the offset of a partition's oldest frame, and the offset after its newest one.

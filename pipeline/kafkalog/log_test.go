@@ -457,7 +457,7 @@ func TestLaggingConsumer(t *testing.T) {
 	lagging := func(limit time.Time) error {
 		full, err := l.findLagging(t.Context(), limit)
 		require.NoError(t, err)
-		return full
+		return full[0]
 	}
 	later := time.Now().Add(time.Hour)
 	now := time.Now().UnixNano()
@@ -469,6 +469,27 @@ func TestLaggingConsumer(t *testing.T) {
 	require.ErrorIs(t, lagging(later), journal.ErrFull, "the second frame was not read")
 	require.NoError(t, p.Save(3, nil))
 	require.NoError(t, lagging(later), "everything was read")
+}
+
+// TestFullPartition checks that a consumer that is too far behind in one partition does not stop the
+// others.
+func TestFullPartition(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	l := openLog(t, cluster.ListenAddrs(), "partly", func(c *Config) { c.Partitions = 2 })
+	appendTo(t, l, frame(1, time.Now().Add(-50*time.Minute).UnixNano(), 0))
+	retention := "3600000"
+	_, err := admin(t, cluster).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "retention.ms", Value: &retention}}, "partly")
+	require.NoError(t, err)
+	l.checkLag(t.Context())
+	require.ErrorIs(t, l.ReadyFor("city"), journal.ErrFull)
+	other := dial.PartitionOf([]byte("city"), 2) ^ 1
+	for i := range 100 {
+		if name := fmt.Sprint("city", i); dial.PartitionOf([]byte(name), 2) == other {
+			require.NoError(t, l.ReadyFor(name))
+			return
+		}
+	}
+	t.Fatal("no product instance of the other partition")
 }
 
 func admin(t *testing.T, cluster *kfake.Cluster) *kadm.Client {

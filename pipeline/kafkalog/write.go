@@ -28,6 +28,7 @@ type writer struct {
 	waiting []queued
 	writing bool  // frames returned by take are not settled yet
 	failing error // error of the last attempt or probe, nil if it succeeded
+	full    error // wraps journal.ErrFull while a consumer is too far behind, nil otherwise
 }
 
 type queued struct {
