@@ -81,6 +81,34 @@ func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) 
 	return list, nil
 }
 
+// Pending reports whether there are migrations that Migrate has yet to apply.
+func Pending(ctx context.Context, c Conn, l Layout) (bool, error) {
+	names, err := tableNames(ctx, c, l)
+	if err != nil || !names[l.MigrationsTable()] {
+		return err == nil, err
+	}
+	done, err := versions(ctx, c, l)
+	if err != nil {
+		return false, err
+	}
+	list, err := Migrations(l)
+	return slices.ContainsFunc(list, func(m Migration) bool { return !slices.Contains(done, m.Version) }), err
+}
+
+func tableNames(ctx context.Context, c Conn, l Layout) (map[string]bool, error) {
+	var tables []struct {
+		Name string `ch:"name"`
+	}
+	if err := c.Select(ctx, &tables, fmt.Sprintf("SELECT name FROM system.tables WHERE database = '%s'", l.Database)); err != nil {
+		return nil, fmt.Errorf("cannot list the tables of %s: %w", l.Database, err)
+	}
+	names := map[string]bool{}
+	for _, t := range tables {
+		names[t.Name] = true
+	}
+	return names, nil
+}
+
 // ForgetDropped makes the next Migrate apply migrations again if tables or views were dropped, and
 // returns their names. Migrations do not change the rows of existing tables.
 func ForgetDropped(ctx context.Context, c Conn, l Layout) (dropped []string, err error) {
@@ -98,21 +126,15 @@ var created = regexp.MustCompile("^CREATE ([A-Z ]+) `[^`]+`\\.`?([^`\\s]+)")
 // the number of the first migration to apply again. For a table, that is the first of all, so that
 // the derived tables are filled again.
 func Dropped(ctx context.Context, c Conn, l Layout) (dropped []string, since uint32, err error) {
-	var tables []struct {
-		Name string `ch:"name"`
-	}
-	if err := c.Select(ctx, &tables, fmt.Sprintf("SELECT name FROM system.tables WHERE database = '%s'", l.Database)); err != nil {
-		return nil, 0, fmt.Errorf("cannot list the tables of %s: %w", l.Database, err)
-	}
-	seen := map[string]bool{}
-	for _, t := range tables {
-		seen[t.Name] = true
-	}
-	if !seen[l.MigrationsTable()] {
-		return nil, 0, nil
+	seen, err := tableNames(ctx, c, l)
+	if err != nil || !seen[l.MigrationsTable()] {
+		return nil, 0, err
 	}
 	done, err := versions(ctx, c, l)
 	if err != nil {
+		return nil, 0, err
+	}
+	if seen, err = tableNames(ctx, c, l); err != nil { // again, because the tables of done may have been created since
 		return nil, 0, err
 	}
 	list, err := Migrations(l)

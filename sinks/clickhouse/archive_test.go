@@ -111,6 +111,7 @@ func TestArchive(t *testing.T) {
 	t.Run("one block", func(t *testing.T) { testOneBlock(t, store) })
 	t.Run("time limit", func(t *testing.T) { testTimeLimit(t, store) })
 	t.Run("check", func(t *testing.T) { testCheckChangesNothing(t, store) })
+	t.Run("check while migrating", func(t *testing.T) { testCheckWhileMigrating(t, store) })
 	t.Run("row policy", func(t *testing.T) { testRowPolicy(t, store) })
 	t.Run("final", func(t *testing.T) { testFinal(t, store) })
 	t.Run("allocations", func(t *testing.T) { testAllocations(t, store) })
@@ -231,6 +232,19 @@ func testCheckChangesNothing(t *testing.T, store *stores.ClickHouse) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, "1", store.Query(t, "SELECT count() FROM "+a.name+"_blocks FINAL WHERE derived = 0"))
+}
+
+// testCheckWhileMigrating checks that Check does not report tables that are being migrated.
+func testCheckWhileMigrating(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	require.NoError(t, a.Probe(t.Context()))
+	store.Query(t, "ALTER TABLE "+a.name+" MODIFY SETTING fsync_after_insert = 0")
+	store.Query(t, "DROP VIEW "+a.name+"_latest")
+	require.ErrorContains(t, a.config.Check(t.Context(), true), "do not exist any more")
+	store.Query(t, "ALTER TABLE trafficd.schema_migrations DELETE WHERE table_name = '"+a.config.Table+"' AND version >= 2 SETTINGS mutations_sync = 1")
+	require.NoError(t, a.config.Check(t.Context(), true))
+	require.NoError(t, Migrate(t.Context(), a.config, a.log))
+	require.ErrorContains(t, a.config.Check(t.Context(), true), "fsync_after_insert")
 }
 
 // testRowPolicy checks that Check reports a row policy that hides all rows from the user, but not

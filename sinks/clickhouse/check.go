@@ -74,6 +74,9 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 		}
 	}
 	if c.Migrate && len(errs) == 0 { // other users may not see the tables
+		if pending, err := schema.Pending(ctx, conn, c.layout()); err == nil && pending {
+			return replica, nil // the daemon is changing the tables, or will
+		}
 		dropped, _, err := schema.Dropped(ctx, conn, c.layout())
 		if len(dropped) > 0 {
 			err = fmt.Errorf("%s of database %s on %s do not exist any more: restore them, or run trafficd migrate, which creates them again",
