@@ -93,8 +93,6 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 	var exception *ch.Exception
 	missing := errors.As(err, &exception) && slices.Contains([]int32{60, 81}, exception.Code) // UNKNOWN_TABLE, UNKNOWN_DATABASE
 	switch {
-	case missing && c.Migrate:
-		return replica, nil // the daemon will create them
 	case missing:
 		return replica, fmt.Errorf("migrate: table %s does not exist on %s: run trafficd migrate, or set clickhouse.migrate to true",
 			s.table, address)
