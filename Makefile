@@ -63,7 +63,7 @@ stores: ## run only the stores, until Ctrl-C
 
 # The programs that tests start, built once for the tests of all packages.
 .PHONY: programs
-unit test race: export TRAFFICD_PROGRAMS = $(CURDIR)/.cache/bin
+unit coverage test conformance race: export TRAFFICD_PROGRAMS = $(CURDIR)/.cache/bin
 programs: # go build touches an unchanged program, after which go test would repeat the tests that start it
 	@CGO_ENABLED=0 go build -buildvcs=false -o .cache/bin/new/ ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores ./cmd/quickstart
 	@for program in .cache/bin/new/*; do \
@@ -74,11 +74,26 @@ programs: # go build touches an unchanged program, after which go test would rep
 unit: programs ## run the tests that need only Go, in a minute; `go test ./...` does the same. Only changed packages are tested again
 	CGO_ENABLED=0 go test ./...
 
+UNITS  := ./pipeline/... ./sinks/... ./sources/... ./schemas/...
+comma  := ,
+spaced := $(subst ,, )
+
+.PHONY: coverage
+coverage: programs ## print the share of statements of pipeline, sinks, sources and schemas that their unit tests execute
+	CGO_ENABLED=0 go test -coverpkg=$(subst $(spaced),$(comma),$(UNITS)) -coverprofile=coverage.out $(UNITS) >/dev/null
+	grep -v '\.pb\.go:' coverage.out >coverage.written && go tool cover -func=coverage.written | tail -n 1
+
 .PHONY: test
-test: ## run all tests, also those on real stores and with third-party programs; a skipped test fails
+test: ## run all tests but conformance, also those on real stores; a skipped test fails
 	@.ci/setup test
 	@$(MAKE) --no-print-directory programs
 	.ci/test
+
+.PHONY: conformance
+conformance: ## run third-party clients, browsers, proxies and Prometheus against the daemon
+	@.ci/setup test
+	@$(MAKE) --no-print-directory programs
+	.ci/test ./cmd/dev/conformance/...
 
 .PHONY: race
 race: ## run tests with the race detector; RACE=packages
@@ -177,7 +192,7 @@ generate-check: ## fail if the generated code is out of date
 	diff -r --exclude='*.proto' --exclude='buf*.yaml' --exclude=proto.go --exclude=published.binpb --exclude=README.md .cache/generated/schemas/proto schemas/proto
 
 .PHONY: check
-check: generate-check lint build cross test race ## everything that must pass before a merge
+check: generate-check lint build cross test conformance race ## everything that must pass before a merge
 
 .PHONY: clean
 clean: ## remove build output and data of runs; keep the downloads in .cache

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	deployments = "../../../deployments"
+	deployments = "../../../../deployments"
 	prometheus  = deployments + "/observability/prometheus"
 )
 
