@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -33,7 +34,7 @@ func TestAdoptJournal(t *testing.T) {
 	}
 	adopt := func(flags ...string) *process {
 		args := append([]string{"journal", "adopt", filepath.Join(lost.Dir, "journal")}, append(lost.Args, flags...)...)
-		return &process{t, launch.Daemon{Binary: ctl, Dir: lost.Dir, Args: args}}
+		return &process{t, &daemontest.Trafficd{T: t, Daemon: launch.Daemon{Binary: ctl, Dir: lost.Dir, Args: args}}}
 	}
 	failsWith := func(want string, flags ...string) bool {
 		out, err := exec.Command(ctl, adopt(flags...).Args...).CombinedOutput()
@@ -62,7 +63,7 @@ func TestAdoptJournal(t *testing.T) {
 	a.kill()
 	require.NoError(t, k.Resume())
 	a = adopt().start() // killed after it has delivered to Kafka
-	until(func() bool { return k.Count(t, "measurements") == promised.items() })
+	until(func() bool { return k.Count(t, "measurements") == promised.Items() })
 	a.kill()
 	require.NoError(t, c.Resume())
 	other.start().await(http.StatusOK)
@@ -82,7 +83,7 @@ func TestAdoptJournal(t *testing.T) {
 	send(lost, 5)
 	lost.awaitDelivered()
 	other.awaitDelivered()
-	promised.check(t, c, k)
+	promised.Check(t, c, k)
 }
 
 // settingsOf returns the settings of some sections of a daemon.

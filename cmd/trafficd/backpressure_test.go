@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/internal/ops"
 )
@@ -38,16 +39,16 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	const size = 500
 	var promised ledger
 	full := d.fill(&promised, size)
-	require.Greater(t, promised.len(), 50)
+	require.Greater(t, promised.Len(), 50)
 	d.requireJournalFull(full)
 	d.awaitLag("clickhouse")
 	d.awaitLag("kafka")
 	behind := d.metric("trafficd_pipeline_lag_frames")
-	require.Equal(t, float64(2*promised.len()), behind, "undelivered frames of both stores")
+	require.Equal(t, float64(2*promised.Len()), behind, "undelivered frames of both stores")
 
 	before := d.memory("VmRSS")
 	d.rejectMany(batchNumber(0, 14_000), 8, 100)
-	t.Logf("%d batches fill the journal; memory: %d MiB, after 800 rejected full batches: %d MiB", promised.len(), before>>20, d.memory("VmRSS")>>20)
+	t.Logf("%d batches fill the journal; memory: %d MiB, after 800 rejected full batches: %d MiB", promised.Len(), before>>20, d.memory("VmRSS")>>20)
 	require.Less(t, d.memory("VmHWM"), int64(300<<20))
 
 	// A restart changes nothing.
@@ -70,7 +71,7 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	d.awaitDelivered()
 	watch.stop()
 	d.await(http.StatusOK)
-	promised.check(t, c, k)
+	promised.Check(t, c, k)
 	requireInOrder(t, k)
 }
 
@@ -108,14 +109,14 @@ func TestOneStoreDown(t *testing.T) {
 				return r.Components[name].State == ops.Degraded && r.Components[other].State == ops.OK
 			}, "%s alone is degraded after a failed attempt", name)
 			if name == "clickhouse" {
-				promised.checkTopic(t, k)
+				promised.CheckTopic(t, k)
 			} else {
-				promised.checkArchive(t, c)
+				promised.CheckArchive(t, c)
 			}
 
 			require.NoError(t, away.Restart())
 			d.awaitDelivered()
-			promised.check(t, c, k)
+			promised.Check(t, c, k)
 			requireInOrder(t, k)
 		})
 	}
@@ -134,10 +135,10 @@ func (d *process) fill(promised *ledger, size int) sent {
 	d.t.Helper()
 	for batch := range 5000 {
 		r := d.send(batch, size)
-		if r.status != http.StatusMultiStatus {
+		if r.Status != http.StatusMultiStatus {
 			return r
 		}
-		promised.add(d.t, batch, r.response)
+		promised.Add(d.t, batch, r.response)
 	}
 	d.t.Fatal("the journal is not full after 5,000 batches")
 	return sent{}
@@ -156,9 +157,9 @@ func (d *process) sendUntilAccepted(promised *ledger, batch, size int) {
 	d.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		r := d.send(batch, size)
-		if r.status == http.StatusMultiStatus {
+		if r.Status == http.StatusMultiStatus {
 			require.Equal(d.t, size, r.Accepted)
-			promised.add(d.t, batch, r.response)
+			promised.Add(d.t, batch, r.response)
 			return
 		}
 		requireRetryAfter(d.t, r.response)
@@ -186,9 +187,9 @@ func (d *process) requireJournalFull(r sent) {
 // requireRetryAfter checks the response of a daemon that cannot accept a batch yet (contract 1.1).
 func requireRetryAfter(t *testing.T, a response) {
 	t.Helper()
-	require.Equal(t, http.StatusServiceUnavailable, a.status, "%+v", a)
+	require.Equal(t, http.StatusServiceUnavailable, a.Status, "%+v", a)
 	require.Equal(t, "GENERAL_SERVICE_UNAVAILABLE", a.ErrorCode)
-	require.NotEmpty(t, a.header.Get("Retry-After"))
+	require.NotEmpty(t, a.Header.Get("Retry-After"))
 }
 
 // rejectMany has several clients send a batch repeatedly, which must be rejected each time.
@@ -200,8 +201,8 @@ func (d *process) rejectMany(body string, clients, times int) {
 	for range clients {
 		sending.Go(func() {
 			for range times {
-				a, err := d.postPacked(d.t.Context(), http.DefaultClient, packed, "")
-				if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+				a, err := d.PostPacked(d.t.Context(), http.DefaultClient, packed, "")
+				if err != nil || a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
 					d.t.Logf("a rejected batch got %+v, %v", a, err)
 					wrong.Add(1)
 				}
@@ -265,7 +266,7 @@ func requireInOrder(t *testing.T, k *stores.Kafka) {
 	t.Helper()
 	last := map[int32]int{}
 	for _, r := range k.Records(t, "measurements") {
-		batch, n := identity(t, r)
+		batch, n := daemontest.Identity(t, r)
 		at := batch*1_000_000 + n
 		require.LessOrEqual(t, last[r.Partition], at, "partition %d, offset %d", r.Partition, r.Offset)
 		last[r.Partition] = at
@@ -284,9 +285,9 @@ func TestBatchesWithoutAcceptedItemsLeaveTheJournal(t *testing.T) {
 	packed := pack(batchOf(slices.Repeat([]string{unknown}, 2000)...))
 	for n := range 100 { // each takes about 150 kB of 3 MB
 		d.eventually(func() bool {
-			a, err := d.postPacked(t.Context(), http.DefaultClient, packed, keyOf(n))
+			a, err := d.PostPacked(t.Context(), http.DefaultClient, packed, keyOf(n))
 			require.NoError(t, err)
-			return a.status == http.StatusMultiStatus && a.Rejected == 2000
+			return a.Status == http.StatusMultiStatus && a.Rejected == 2000
 		}, "batch %d is accepted", n)
 	}
 	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 0 }, "everything is delivered")

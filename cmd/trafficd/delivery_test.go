@@ -6,44 +6,29 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/devstores/stores"
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// day is the date of the test's measurements: any day in the past.
-var day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+// day is the date of the test's measurements.
+var day = daemontest.Day
 
-// item returns a valid measurement. batch and n identify it, even in the stores.
-func item(n, batch int) string {
-	from := day.Add(time.Duration(batch) * 5 * time.Minute)
-	return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"flow%d","timestampFrom":"%s","timestampTo":"%s","value":%d.5,"quality":0.75}`,
-		detector(n), n/100, from.Format(time.RFC3339), from.Add(5*time.Minute).Format(time.RFC3339), n)
-}
-
-func batchOf(items ...string) string { return `{"measurements":[` + strings.Join(items, ",") + `]}` }
+func item(n, batch int) string       { return daemontest.Item(n, batch) }
+func batchOf(items ...string) string { return daemontest.BatchOf(items...) }
 
 // onRealStores starts both stores and a daemon that delivers to them.
 func onRealStores(t *testing.T) (*process, *stores.ClickHouse, *stores.Kafka) {
 	t.Helper()
-	c := stores.StartClickHouse(t)
-	k := stores.StartKafka(t, stores.Topic("measurements", 4))
-	d := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses="+c.TCP, "kafka.enabled=true", "kafka.brokers="+strings.Join(k.Brokers, ","))
-	return d, c, k
+	d, c, k := daemontest.OnRealStores(t)
+	return &process{t, d}, c, k
 }
 
-// awaitDelivered waits until both stores have received everything in the journal.
-func (d *process) awaitDelivered() {
-	d.t.Helper()
-	idle := func() bool {
-		return d.metric("trafficd_pipeline_lag_frames") == 0 && d.metric("trafficd_pipeline_lag_seconds") == 0
-	}
-	d.eventually(idle, "both deliveries are up to date")
-}
+func (d *process) awaitDelivered() { d.AwaitDelivered() }
 
 // TestFirstStartWithLog checks that a daemon with the journal in Kafka, whose partitions are
 // delivered separately, creates everything in empty stores once and logs no warning about them.
@@ -83,7 +68,7 @@ func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 	)
 	a, err := d.post(t.Context(), mixed, "the-key")
 	require.NoError(t, err)
-	require.Equal(t, http.StatusMultiStatus, a.status)
+	require.Equal(t, http.StatusMultiStatus, a.Status)
 	require.Equal(t, 3, a.Accepted)
 	require.Equal(t, 5, a.Rejected)
 	var got []string
@@ -97,7 +82,7 @@ func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 		"5 RESERVED_FIELD measurements[5].linkId",
 		"6 INVALID_TYPE measurements[6]",
 	}, got)
-	batchID := a.header.Get("Batch-Id")
+	batchID := a.Header.Get("Batch-Id")
 	require.Len(t, batchID, 36)
 
 	d.awaitDelivered()
@@ -129,8 +114,8 @@ func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 	d.start().await(http.StatusOK)
 	again, err := d.post(t.Context(), mixed, "the-key")
 	require.NoError(t, err)
-	require.Equal(t, "true", again.header.Get("Idempotent-Replay"))
-	require.Equal(t, batchID, again.header.Get("Batch-Id"))
+	require.Equal(t, "true", again.Header.Get("Idempotent-Replay"))
+	require.Equal(t, batchID, again.Header.Get("Batch-Id"))
 	require.Equal(t, a.Rejections, again.Rejections)
 	d.awaitDelivered()
 	require.Equal(t, "3", c.Query(t, "SELECT count() FROM trafficd.measurements"))
@@ -173,10 +158,10 @@ func TestKilledAndStoppedUnderLoad(t *testing.T) {
 	d.start().await(http.StatusOK)
 
 	var promised ledger
-	load := startLoad(t, &promised, d.API, 4, mayBeCut)
+	load := startLoad(t, &promised, d.API, 4, daemontest.MayBeCut)
 	for n := range 6 {
 		d.await(http.StatusOK)
-		load.awaitProgress(d)
+		load.AwaitProgress(d.Trafficd)
 		if n%2 == 0 {
 			d.kill()
 		} else {
@@ -184,8 +169,8 @@ func TestKilledAndStoppedUnderLoad(t *testing.T) {
 		}
 		d.start()
 	}
-	load.stop()
+	load.Stop()
 	d.await(http.StatusOK)
 	d.awaitDelivered()
-	promised.check(t, c, k)
+	promised.Check(t, c, k)
 }

@@ -73,8 +73,8 @@ func TestDiskFull(t *testing.T) {
 			}
 			d.sendSome(&promised, &batch, size)
 			d.awaitDelivered()
-			promised.check(t, c, k)
-			t.Logf("%d batches were rejected", batch-promised.len())
+			promised.Check(t, c, k)
+			t.Logf("%d batches were rejected", batch-promised.Len())
 		})
 	}
 	f("no space", 0, "no space left on device")
@@ -150,9 +150,9 @@ func (d *process) sendSome(promised *ledger, next *int, size int) {
 		d.eventually(func() bool {
 			r = d.send(*next, size)
 			*next++
-			return r.status == http.StatusMultiStatus
+			return r.Status == http.StatusMultiStatus
 		}, "batches are accepted")
-		promised.add(d.t, r.batch, r.response)
+		promised.Add(d.t, r.batch, r.response)
 	}
 }
 
@@ -161,9 +161,9 @@ func (d *process) fillDisk(promised *ledger, next *int, size int) (r sent) {
 	d.t.Helper()
 	for rejections := 0; rejections < 10; *next++ {
 		r = d.send(*next, size)
-		if r.status == http.StatusMultiStatus {
+		if r.Status == http.StatusMultiStatus {
 			require.Zero(d.t, rejections, "a batch was accepted although the disk is full")
-			promised.add(d.t, r.batch, r.response)
+			promised.Add(d.t, r.batch, r.response)
 			continue
 		}
 		requireRetryAfter(d.t, r.response)

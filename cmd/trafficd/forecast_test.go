@@ -1,70 +1,28 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/internal/ops"
 	pb "trafficd/schemas/proto/trafficd/v1"
-	"trafficd/sinks/layers"
 )
 
-// keyEntry returns a line of the keys file for a key that equals its name.
-func keyEntry(name, right, zone string) string {
-	digest := sha256.Sum256([]byte(name))
-	return fmt.Sprintf("- {name: %s, sha256: %s, product_instance: %s, rights: [%s], timezone: %s}\n", name, hex.EncodeToString(digest[:]), instance, right, zone)
-}
+func keyEntry(name, right, zone string) string    { return daemontest.KeyEntry(name, right, zone) }
+func replaceFile(t *testing.T, path, text string) { daemontest.ReplaceFile(t, path, text) }
+func streetLine(street int, speed float64) string { return daemontest.StreetLine(street, speed) }
 
-// replaceFile replaces a file atomically, as writers of feeds must.
-func replaceFile(t *testing.T, path, text string) {
-	t.Helper()
-	require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
-	require.NoError(t, os.Rename(path+".new", path))
-}
+func (d *process) setForecastFile(name string) (feed string) { return d.SetForecastFile(name) }
 
-// streetLine returns a street's forecast: one period around now, so that the layer does not change
-// with the minute during the test.
-func streetLine(street int, speed float64) string {
-	hour := time.Now().UTC().Truncate(time.Hour)
-	return fmt.Sprintf(`{"street":%d,"fromnode":1,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg==","forecast":[{"start":%q,"end":%q,"speed_valid":true,"speed":%v}]}`+"\n",
-		street, hour.Format(time.RFC3339), hour.Add(6*time.Hour).Format(time.RFC3339), speed)
-}
-
-// setForecastFile makes a file in the daemon's directory its forecast feed, and returns the path.
-func (d *process) setForecastFile(name string) (feed string) {
-	feed = filepath.Join(d.Dir, name)
-	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
-	return feed
-}
-
-// layer requests the forecast layer with a key.
 func (d *process) layer(key, query string, headers ...string) (*http.Response, []byte) {
 	d.t.Helper()
-	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, "http://"+d.API+layers.Path+query, nil)
-	require.NoError(d.t, err)
-	if key != "" {
-		req.Header.Set("Authorization", "apiKey "+key)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	response, err := http.DefaultTransport.RoundTrip(req)
-	require.NoError(d.t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body) // decompressed if the transport asked for gzip
-	require.NoError(d.t, err)
-	return response, body
+	return d.Layer(key, query, headers...)
 }
 
 func TestForecastLayer(t *testing.T) {

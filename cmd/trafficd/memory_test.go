@@ -88,7 +88,7 @@ func (d *process) sendTogether(packed []byte, clients, rounds int, want string) 
 // long.
 func (d *process) sendUntil207(client *http.Client, packed []byte) (string, error) {
 	for {
-		req, err := d.request(d.t.Context(), packed, "")
+		req, err := d.Request(d.t.Context(), packed, "")
 		if err != nil {
 			return "", err
 		}

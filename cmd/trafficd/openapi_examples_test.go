@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/schemas/openapi"
 	"trafficd/sinks/layers"
 	"trafficd/sources/ingest"
@@ -79,7 +80,7 @@ func TestOpenAPIExamples(t *testing.T) {
 
 	// Go's client may report that the connection was closed instead of an early response, unless
 	// the daemon reads all that the client sends.
-	d := clientsProcess(t, "api.discard_time=1m")
+	d := examplesProcess(t, "api.discard_time=1m")
 	for path, bodies := range requests {
 		for name, values := range bodies {
 			for _, body := range values {
@@ -94,7 +95,7 @@ func TestOpenAPIExamples(t *testing.T) {
 	}
 
 	layer := "get " + layers.Path + " 200"
-	_, body := d.layer(integratorKey, "?horizon=30", "Accept", "application/json")
+	_, body := d.layer(daemontest.ExamplesKey, "?horizon=30", "Accept", "application/json")
 	requireExample(t, layer, examples[layer]["oneStreet"], withPeriodOf(t, examples[layer]["oneStreet"], body))
 	delete(examples[layer], "oneStreet")
 
@@ -166,7 +167,7 @@ func (d *process) exchange(method, path string, body []byte, headers ...string) 
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), method, "http://"+d.API+path, bytes.NewReader(body))
 	require.NoError(d.t, err)
-	req.Header.Set("Authorization", "apiKey "+integratorKey)
+	req.Header.Set("Authorization", "apiKey "+daemontest.ExamplesKey)
 	req.Header.Set("traceparent", exampleTraceparent)
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
@@ -186,7 +187,7 @@ func (d *process) seen(response *http.Response, err error) seenExample {
 // held returns a batch request that a test begins but does not finish.
 func (d *process) held(headers string) rawRequest {
 	header := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: apiKey %s\r\ntraceparent: %s\r\n%sContent-Length: 1000\r\n\r\n",
-		ingest.Path, d.API, integratorKey, exampleTraceparent, headers)
+		ingest.Path, d.API, daemontest.ExamplesKey, exampleTraceparent, headers)
 	return rawRequest{header: []byte(header), body: pack(`{"measurements":[]}`)}
 }
 
@@ -239,7 +240,7 @@ func (d *process) provokeErrors() map[string]seenExample {
 	require.Equal(d.t, http.StatusMultiStatus, post(batch, "Idempotency-Key", "used").status)
 	seen["IdempotencyKeyReused/anotherBatch"] = post(pack(`{"measurements":[1]}`), "Idempotency-Key", "used")
 
-	other := clientsProcess(d.t, "ingest.admission_requests=4")
+	other := examplesProcess(d.t, "ingest.admission_requests=4")
 	slow := other.begin(other.held("")).conn
 	other.eventually(func() bool {
 		other.tryBegin(other.held("")) // rejected if the request below still has its slot
@@ -249,7 +250,7 @@ func (d *process) provokeErrors() map[string]seenExample {
 	seen["RequestTimeout/slowBody"] = d.seen(http.ReadResponse(bufio.NewReader(slow), nil))
 
 	replaceFile(d.t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+
-		strings.Replace(keyEntry(integratorKey, "forecast", "UTC"), "{", "{requests_per_second: 0.1, ", 1))
+		strings.Replace(keyEntry(daemontest.ExamplesKey, "forecast", "UTC"), "{", "{requests_per_second: 0.1, ", 1))
 	d.eventually(func() bool {
 		seen["Forbidden/noRight"] = post(batch)
 		return seen["Forbidden/noRight"].status == http.StatusForbidden
@@ -259,4 +260,9 @@ func (d *process) provokeErrors() map[string]seenExample {
 		return seen["RateLimited/tooMany"].status == http.StatusTooManyRequests
 	}, "the rate limit")
 	return seen
+}
+
+func examplesProcess(t *testing.T, settings ...string) *process {
+	t.Helper()
+	return &process{t, daemontest.Examples(t, settings...)}
 }

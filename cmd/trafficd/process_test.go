@@ -114,7 +114,7 @@ func TestReadyWhileStoresAreUnreachable(t *testing.T) {
 	require.Equal(t, ops.Degraded, d.await(http.StatusOK).State)
 	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
 	require.NoError(t, err)
-	require.Equal(t, http.StatusMultiStatus, a.status)
+	require.Equal(t, http.StatusMultiStatus, a.Status)
 	log := d.terminate()
 	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }

@@ -25,14 +25,7 @@ import (
 )
 
 // keys replaces the keys of the daemon, which has not started yet.
-func (d *process) keys(entries ...string) {
-	d.t.Helper()
-	text := "keys:\n"
-	for _, e := range entries {
-		text += e
-	}
-	require.NoError(d.t, os.WriteFile(filepath.Join(d.Dir, "keys.yaml"), []byte(text), 0o600))
-}
+func (d *process) keys(entries ...string) { d.Keys(entries...) }
 
 // TestReadinessPerProductInstance checks that one product instance without detectors does not make
 // the others unready.
@@ -71,7 +64,7 @@ func TestReadinessPerPartition(t *testing.T) {
 	require.Equal(t, ops.NotReady, r.Components["journal"].State)
 	require.Contains(t, r.Components["journal"].Reasons[0], "product instance \""+instance+"\": cannot write to the log in Kafka")
 	fault.Remove()
-	require.Equal(t, http.StatusMultiStatus, (<-answers).status)
+	require.Equal(t, http.StatusMultiStatus, (<-answers).Status)
 	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["journal"].State)
 }
 
@@ -90,7 +83,7 @@ func TestReadinessOfSharedList(t *testing.T) {
 		}, "%s", want)
 		response, err := d.post(t.Context(), batchNumber(1, 1), "")
 		require.NoError(t, err)
-		require.Equal(t, status, response.status)
+		require.Equal(t, status, response.Status)
 	}
 	reason(http.StatusServiceUnavailable, `product instance "`+instance+`": key "city" has the ingest right, but the shared detector list has not been read yet`)
 	replaceFile(t, list, "town,detectorCode\nlake,L1\n")
@@ -200,11 +193,11 @@ func TestRegistryVersion(t *testing.T) {
 	require.Regexp(t, "^[0-9a-f]{16}$", loaded)
 	first, err := d.post(t.Context(), batchNumber(1, 1), "once")
 	require.NoError(t, err)
-	require.Equal(t, http.StatusMultiStatus, first.status)
-	require.Equal(t, loaded, first.header.Get("Registry-Version"))
+	require.Equal(t, http.StatusMultiStatus, first.Status)
+	require.Equal(t, loaded, first.Header.Get("Registry-Version"))
 	replay, err := d.post(t.Context(), batchNumber(1, 1), "once")
 	require.NoError(t, err)
-	require.Empty(t, replay.header.Values("Registry-Version"), "a replay was validated before")
+	require.Empty(t, replay.Header.Values("Registry-Version"), "a replay was validated before")
 
 	d.terminate()
 	require.NoError(t, os.Remove(list))
@@ -212,8 +205,8 @@ func TestRegistryVersion(t *testing.T) {
 	require.Equal(t, loaded, version())
 	second, err := d.post(t.Context(), batchNumber(2, 1), "")
 	require.NoError(t, err)
-	require.Equal(t, http.StatusMultiStatus, second.status)
-	require.Equal(t, loaded, second.header.Get("Registry-Version"))
+	require.Equal(t, http.StatusMultiStatus, second.Status)
+	require.Equal(t, loaded, second.Header.Get("Registry-Version"))
 }
 
 // TestDeadLettersInSummary checks that operators see the dead letters of earlier runs until the
@@ -245,7 +238,7 @@ func TestFullIdempotencyStoreInSummary(t *testing.T) {
 	for status := 0; status != http.StatusServiceUnavailable; accepted++ {
 		r, err := d.post(t.Context(), batchNumber(accepted, 1), fmt.Sprint("key-", accepted))
 		require.NoError(t, err)
-		status = r.status
+		status = r.Status
 	}
 	require.Greater(t, accepted, 1)
 	r := d.await(http.StatusOK)

@@ -49,7 +49,7 @@ func TestLostResponse(t *testing.T) {
 		d.resendUntilAccepted(&promised, batch, size)
 	}
 	d.awaitDelivered()
-	promised.check(t, c, k)
+	promised.Check(t, c, k)
 }
 
 // loseResponses concurrently sends a batch for each point at which a connection can be lost, and
@@ -107,18 +107,16 @@ func (d *process) resendUntilAccepted(promised *ledger, batch, size int) {
 		case err != nil:
 			d.t.Errorf("batch %d: %v", batch, err)
 			return
-		case a.status == http.StatusMultiStatus && a.Accepted == size && a.Rejected == 0:
-			promised.add(d.t, batch, a)
+		case a.Status == http.StatusMultiStatus && a.Accepted == size && a.Rejected == 0:
+			promised.Add(d.t, batch, a)
 			return
-		case a.status != http.StatusConflict || a.header.Get("Retry-After") == "":
+		case a.Status != http.StatusConflict || a.Header.Get("Retry-After") == "":
 			d.t.Errorf("batch %d: %+v", batch, a)
 			return
 		}
 	}
 	d.t.Errorf("batch %d was not accepted", batch)
 }
-
-func keyOf(batch int) string { return fmt.Sprint("batch-", batch) }
 
 func TestIdempotencyKeys(t *testing.T) {
 	d, c, k := onRealStores(t)
@@ -128,8 +126,8 @@ func TestIdempotencyKeys(t *testing.T) {
 		t.Helper()
 		a, err := d.post(t.Context(), batchNumber(batch, 10), key)
 		require.NoError(t, err)
-		require.Equal(t, http.StatusMultiStatus, a.status, "%+v", a)
-		require.Equal(t, wantReplay, a.header.Get("Idempotent-Replay") == "true")
+		require.Equal(t, http.StatusMultiStatus, a.Status, "%+v", a)
+		require.Equal(t, wantReplay, a.Header.Get("Idempotent-Replay") == "true")
 		return a
 	}
 	restart := func() {
@@ -139,48 +137,48 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 
 	// The same key for another body, also after a restart.
-	promised.add(t, 0, post(0, "a", false))
+	promised.Add(t, 0, post(0, "a", false))
 	for range 2 {
 		a, err := d.post(t.Context(), batchNumber(1, 10), "a")
 		require.NoError(t, err)
-		require.Equal(t, http.StatusUnprocessableEntity, a.status)
+		require.Equal(t, http.StatusUnprocessableEntity, a.Status)
 		require.Equal(t, "IDEMPOTENCY_KEY_REUSED", a.ErrorCode)
 		restart()
 	}
-	promised.add(t, 0, post(0, "a", true))
+	promised.Add(t, 0, post(0, "a", true))
 
 	// A key in progress: its first request is slow.
 	slow := d.begin(d.raw(batchNumber(2, 10), "b"))
 	a, err := d.post(t.Context(), batchNumber(2, 10), "b")
 	require.NoError(t, err)
-	require.Equal(t, http.StatusConflict, a.status, "%+v", a)
-	require.NotEmpty(t, a.header.Get("Retry-After"))
+	require.Equal(t, http.StatusConflict, a.Status, "%+v", a)
+	require.NotEmpty(t, a.Header.Get("Retry-After"))
 	a, err = slow.finish()
 	require.NoError(t, err)
 	require.Equal(t, 10, a.Accepted)
-	promised.add(t, 2, a)
-	promised.add(t, 2, post(2, "b", true))
+	promised.Add(t, 2, a)
+	promised.Add(t, 2, post(2, "b", true))
 
 	// A batch of which nothing was accepted.
 	bad := batchOf(`{}`, `3`)
 	first, err := d.post(t.Context(), bad, "c")
 	require.NoError(t, err)
-	require.Equal(t, http.StatusMultiStatus, first.status)
+	require.Equal(t, http.StatusMultiStatus, first.Status)
 	require.Equal(t, []int{0, 2}, []int{first.Accepted, first.Rejected})
 	for range 2 {
 		again, err := d.post(t.Context(), bad, "c")
 		require.NoError(t, err)
-		require.Equal(t, "true", again.header.Get("Idempotent-Replay"))
-		require.Equal(t, first.header.Get("Batch-Id"), again.header.Get("Batch-Id"))
+		require.Equal(t, "true", again.Header.Get("Idempotent-Replay"))
+		require.Equal(t, first.Header.Get("Batch-Id"), again.Header.Get("Batch-Id"))
 		require.Equal(t, first.Rejections, again.Rejections)
 		restart()
 	}
 	d.awaitDelivered()
-	promised.check(t, c, k)
+	promised.Check(t, c, k)
 
 	// Without a key each request is a new batch.
 	one, two := post(3, "", false), post(3, "", false)
-	require.NotEqual(t, one.header.Get("Batch-Id"), two.header.Get("Batch-Id"))
+	require.NotEqual(t, one.Header.Get("Batch-Id"), two.Header.Get("Batch-Id"))
 	d.awaitDelivered()
 	require.Equal(t, 40, k.Count(t, "measurements"))
 }
@@ -248,6 +246,6 @@ func (b *begun) finish() (response, error) {
 		return response{}, err
 	}
 	defer r.Body.Close()
-	a := response{status: r.StatusCode, header: r.Header}
+	a := response{Status: r.StatusCode, Header: r.Header}
 	return a, json.NewDecoder(r.Body).Decode(&a)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/schemas/openapi"
@@ -23,36 +23,9 @@ import (
 	"trafficd/sources/api"
 )
 
-// withoutKey sends a request without a key.
 func withoutKey(t *testing.T, method, url string, headers ...string) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	require.NoError(t, err)
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	response, err := http.DefaultTransport.RoundTrip(req)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return response, string(body)
-}
-
-// download stores all published schemas in a directory, at the paths of the list.
-func download(t *testing.T, base, directory string) []string {
-	t.Helper()
-	_, list := withoutKey(t, http.MethodGet, base+schemasPath)
-	names := strings.Fields(list)
-	require.NotEmpty(t, names)
-	for _, name := range names {
-		response, text := withoutKey(t, http.MethodGet, base+schemasPath+name)
-		require.Equal(t, http.StatusOK, response.StatusCode, name)
-		path := filepath.Join(directory, filepath.FromSlash(name))
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-	}
-	return names
+	return daemontest.WithoutKey(t, method, url, headers...)
 }
 
 // TestSchemas checks that the daemon serves the embedded schemas without a key, and that a
@@ -62,7 +35,7 @@ func TestSchemas(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.await(http.StatusOK)
 	base, directory := "http://"+d.API+"/traffic", t.TempDir()
-	names := download(t, base, directory)
+	names := daemontest.DownloadSchemas(t, base, directory)
 	require.Equal(t, append([]string{"openapi.yaml"}, protoFiles()...), names)
 
 	protoc := []string{"--proto_path=" + directory, "--descriptor_set_out=" + filepath.Join(directory, "out.binpb")}

@@ -30,7 +30,7 @@ func TestSecretsInURLsAreNotShown(t *testing.T) {
 	_, body = d.get("/status")
 	response, err := d.post(t.Context(), batchNumber(1, 1), "") // a span
 	require.NoError(t, err)
-	require.Equal(t, http.StatusServiceUnavailable, response.status)
+	require.Equal(t, http.StatusServiceUnavailable, response.Status)
 	log := d.terminate()
 	require.Contains(t, log, "cannot send")
 	for name, text := range map[string]string{

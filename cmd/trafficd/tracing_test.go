@@ -93,7 +93,7 @@ func TestTraces(t *testing.T) {
 	d := newProcess(t, "kafka.brokers="+strings.Join(k.Brokers, ","), "tracing.endpoint="+c.url, "tracing.ratio=0")
 	d.Set("kafka.enabled=true", "kafka.brokers=127.0.0.1:9") // nothing there: the next process delivers
 	post := func(batch int, traceparent string) (batchID string) {
-		req, err := d.request(t.Context(), pack(batchOf(item(batch, batch), item(50+batch, batch))), "")
+		req, err := d.Request(t.Context(), pack(batchOf(item(batch, batch), item(50+batch, batch))), "")
 		require.NoError(t, err)
 		req.Header.Set("Traceparent", traceparent)
 		r, err := http.DefaultClient.Do(req)
@@ -162,6 +162,6 @@ func TestSilentCollector(t *testing.T) {
 	d.await(http.StatusOK)
 	response, err := d.post(t.Context(), batchNumber(1, 1), "")
 	require.NoError(t, err)
-	require.Equal(t, http.StatusMultiStatus, response.status)
+	require.Equal(t, http.StatusMultiStatus, response.Status)
 	require.Contains(t, d.terminate(), "cannot send the last spans; they are dropped")
 }

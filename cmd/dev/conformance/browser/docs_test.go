@@ -1,4 +1,4 @@
-package main
+package browser
 
 import (
 	"bytes"
@@ -9,20 +9,23 @@ import (
 	"path/filepath"
 	"testing"
 
+	"trafficd/cmd/dev/conformance/foreign"
+	"trafficd/cmd/dev/daemontest"
+
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/needs"
 )
 
-const docsDir = "../../sources/page/docs"
+const docsDir = "../../../../sources/page/docs"
 
 // TestDocs checks that both listeners show every operation of the OpenAPI document, also below a
 // base path, and request nothing from another host.
 func TestDocs(t *testing.T) {
 	needs.Everything(t, "Chromium")
-	d := newProcess(t, "api.base_path=/traffic").start()
-	d.await(http.StatusOK)
+	d := daemontest.New(t, "api.base_path=/traffic").Run()
+	d.Await(http.StatusOK)
 	chrome := startBrowser(t)
 	for _, at := range []string{"http://" + d.API + "/traffic/docs", "http://" + d.Ops + "/docs"} {
 		tab := chrome.tab(t, 1200, 800, "light")
@@ -45,8 +48,8 @@ func TestDocsRenderer(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &manifest))
 	packed := "openapi-explorer-" + manifest.Dependencies["openapi-explorer"] + ".tgz"
-	directory := fetched(t, "docs", filepath.Join(docsDir, "package.json"), func(dir string) {
-		fetch(t, "the renderer of /docs", "npm", "pack", "--pack-destination", dir, "openapi-explorer@"+manifest.Dependencies["openapi-explorer"])
+	directory := foreign.Fetched(t, "docs", filepath.Join(docsDir, "package.json"), func(dir string) {
+		foreign.Fetch(t, "the renderer of /docs", "npm", "pack", "--pack-destination", dir, "openapi-explorer@"+manifest.Dependencies["openapi-explorer"])
 	})
 	for committed, packaged := range map[string]string{
 		"openapi-explorer.min.js": "package/dist/browser/openapi-explorer.min.js", "LICENSE.openapi-explorer.txt": "package/LICENSE",

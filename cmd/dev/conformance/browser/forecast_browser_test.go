@@ -1,4 +1,4 @@
-package main
+package browser
 
 import (
 	"context"
@@ -11,10 +11,12 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
+
+	"trafficd/cmd/dev/conformance/foreign"
+	"trafficd/cmd/dev/daemontest"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -34,12 +36,12 @@ const mapStreets = 20_000
 // the layer: an unchanged one is not sent again.
 func TestForecastInBrowser(t *testing.T) {
 	needs.Everything(t, "Chromium")
-	d := newProcess(t)
-	feed := d.setForecastFile("forecasts.pb")
-	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"))
+	d := daemontest.New(t)
+	feed := d.SetForecastFile("forecasts.pb")
+	d.Keys(daemontest.KeyEntry("map", "forecast", "Europe/Copenhagen"))
 	publishFile(t, feed)
-	d.start().await(http.StatusOK)
-	d.awaitLayer("map")
+	d.Run().Await(http.StatusOK)
+	d.AwaitLayer("map")
 	chrome := startBrowser(t)
 
 	maps := []*mapPage{
@@ -52,9 +54,9 @@ func TestForecastInBrowser(t *testing.T) {
 		m.checkAll(t)
 	}
 
-	before := d.identity("", protobufType).Digest
+	before := identity(d, "", protobufType).Digest
 	changeFile(t, feed)
-	d.eventually(func() bool { return d.identity("", protobufType).Digest != before }, "the new layer")
+	d.Eventually(func() bool { return identity(d, "", protobufType).Digest != before }, "the new layer")
 	for _, m := range maps {
 		m.check(t, "", jsonType, "no-cache", passed{http.StatusOK, m.encoding}) // the cached one
 		m.checkAll(t)
@@ -67,14 +69,14 @@ func TestForecastInBrowser(t *testing.T) {
 func TestForecastFromAnotherOrigin(t *testing.T) {
 	needs.Everything(t, "Chromium")
 	chrome := startBrowser(t)
-	page := chrome.open(t, &process{}, "", "gzip") // its proxy serves only the page
+	page := chrome.open(t, &daemontest.Trafficd{}, "", "gzip") // its proxy serves only the page
 	f := func(origin, wantError string) {
 		t.Helper()
-		d := newProcess(t, "api.cors_origins=["+origin+"]")
-		d.keys(keyEntry("map", "forecast", "UTC"))
-		publishFile(t, d.setForecastFile("forecasts.pb"))
-		d.start().await(http.StatusOK)
-		d.awaitLayer("map")
+		d := daemontest.New(t, "api.cors_origins=["+origin+"]")
+		d.Keys(daemontest.KeyEntry("map", "forecast", "UTC"))
+		publishFile(t, d.SetForecastFile("forecasts.pb"))
+		d.Run().Await(http.StatusOK)
+		d.AwaitLayer("map")
 		url := "http://" + d.API + layers.Path
 		for _, cache := range []string{"reload", "no-cache"} {
 			got, err := page.fetch(t, url, protobufType, cache)
@@ -83,7 +85,7 @@ func TestForecastFromAnotherOrigin(t *testing.T) {
 				continue
 			}
 			require.NoError(t, err)
-			want := d.identity("", protobufType)
+			want := identity(d, "", protobufType)
 			want.Encoding = "gzip"
 			require.Equal(t, want, got)
 		}
@@ -114,7 +116,7 @@ func (m *mapPage) checkAll(t *testing.T) {
 // without compression gets, and the daemon must have sent the response that want describes.
 func (m *mapPage) check(t *testing.T, query, accept, cache string, want passed) {
 	t.Helper()
-	whole := m.daemon.identity(query, accept)
+	whole := identity(m.daemon, query, accept)
 	whole.Encoding = m.encoding
 	require.Equal(t, whole, m.get(t, layers.Path+query, accept, cache), "%s %s %s", query, accept, cache)
 	require.Equal(t, []passed{want}, m.proxy.passed(), "%s %s %s", query, accept, cache)
@@ -124,7 +126,7 @@ func (m *mapPage) check(t *testing.T, query, accept, cache string, want passed) 
 func publishFile(t *testing.T, path string) {
 	t.Helper()
 	start := time.Now().UTC().Truncate(time.Hour)
-	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(mapStreets),
+	foreign.Run(t, foreign.Trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(mapStreets),
 		"--from", start.Format(time.RFC3339), "--periods", "3", "--step", "6h", "--output", path+".new.pb")
 	require.NoError(t, os.Rename(path+".new.pb", path))
 }
@@ -148,13 +150,7 @@ func changeFile(t *testing.T, path string) {
 	layer.StreetForecast = kept
 	text, err = proto.Marshal(&layer)
 	require.NoError(t, err)
-	replaceFile(t, path, string(text))
-}
-
-// awaitLayer waits until the layer is served.
-func (d *process) awaitLayer(key string) {
-	d.t.Helper()
-	d.eventually(func() bool { a, _ := d.layer(key, ""); return a.StatusCode == http.StatusOK }, "the layer is served")
+	daemontest.ReplaceFile(t, path, string(text))
 }
 
 // arrived describes a response as the page received it.
@@ -166,11 +162,11 @@ type arrived struct {
 }
 
 // identity returns the uncompressed layer, requested without a browser.
-func (d *process) identity(query, accept string) arrived {
-	d.t.Helper()
-	response, body := d.layer("map", query, "Accept", accept, "Accept-Encoding", "identity")
-	require.Equal(d.t, http.StatusOK, response.StatusCode)
-	require.Equal(d.t, accept, response.Header.Get("Content-Type"))
+func identity(d *daemontest.Trafficd, query, accept string) arrived {
+	d.T.Helper()
+	response, body := d.Layer("map", query, "Accept", accept, "Accept-Encoding", "identity")
+	require.Equal(d.T, http.StatusOK, response.StatusCode)
+	require.Equal(d.T, accept, response.Header.Get("Content-Type"))
 	digest := sha256.Sum256(body)
 	return arrived{response.StatusCode, "", len(body), hex.EncodeToString(digest[:])}
 }
@@ -208,7 +204,7 @@ func startProxy(t *testing.T, daemon, accepts string) *proxy {
 		},
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", http.FileServer(http.Dir(filepath.Join("testdata", "clients"))))
+	mux.Handle("/", http.FileServer(http.Dir("testdata")))
 	mux.Handle(layers.Path, forward)
 	p.Server = httptest.NewServer(mux)
 	t.Cleanup(p.Close)
@@ -251,13 +247,13 @@ func startBrowser(t *testing.T) browser {
 // mapPage is an open page that gets the layer from the daemon in one encoding.
 type mapPage struct {
 	ctx      context.Context
-	daemon   *process
+	daemon   *daemontest.Trafficd
 	proxy    *proxy
 	encoding string // Content-Encoding; empty: identity
 }
 
 // open opens the page in a new tab. See startProxy for accepts.
-func (b browser) open(t *testing.T, d *process, accepts, encoding string) *mapPage {
+func (b browser) open(t *testing.T, d *daemontest.Trafficd, accepts, encoding string) *mapPage {
 	t.Helper()
 	m := &mapPage{daemon: d, proxy: startProxy(t, d.API, accepts), encoding: encoding}
 	var cancel context.CancelFunc

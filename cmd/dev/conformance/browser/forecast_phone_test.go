@@ -1,4 +1,4 @@
-package main
+package browser
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"trafficd/cmd/dev/daemontest"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -51,17 +53,17 @@ func TestPhone(t *testing.T) {
 		require.NoError(t, err)
 		strict = true
 	}
-	d := newProcess(t)
-	feed := d.setForecastFile("forecasts.pb")
-	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"))
+	d := daemontest.New(t)
+	feed := d.SetForecastFile("forecasts.pb")
+	d.Keys(daemontest.KeyEntry("map", "forecast", "Europe/Copenhagen"))
 	publishFile(t, feed)
 	text, err := os.ReadFile(feed)
 	require.NoError(t, err)
 	var layer pb.StreetForecastResponse
 	require.NoError(t, proto.Unmarshal(text, &layer))
 	tile, inTile := fullestTile(layer.StreetForecast)
-	d.start().await(http.StatusOK)
-	d.awaitLayer("map")
+	d.Run().Await(http.StatusOK)
+	d.AwaitLayer("map")
 
 	chrome := startBrowser(t)
 	proxy := startProxy(t, d.API, "")
@@ -88,7 +90,7 @@ func TestPhone(t *testing.T) {
 		for _, s := range inTile {
 			want.Tenths += int(math.Round(10 * s.Forecast[0].Speed))
 		}
-		d.eventually(func() bool { s := state(); return s.Streets == want.Streets && s.Tenths == want.Tenths }, "the page shows the change")
+		d.Eventually(func() bool { s := state(); return s.Streets == want.Streets && s.Tenths == want.Tenths }, "the page shows the change")
 	}
 	requirePage()
 	_, err = chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf("void follow(%q) || true", path)))
@@ -102,7 +104,7 @@ func TestPhone(t *testing.T) {
 		inTile[random.IntN(len(inTile))].Forecast[0].Speed = float64(1000+rounds) / 10
 		text, err := proto.Marshal(&layer)
 		require.NoError(t, err)
-		replaceFile(t, feed, string(text))
+		daemontest.ReplaceFile(t, feed, string(text))
 		requirePage()
 		time.Sleep(time.Second) // the minimum interval of a feed
 	}

@@ -1,4 +1,4 @@
-package main
+package browser
 
 import (
 	"bytes"
@@ -11,27 +11,29 @@ import (
 	"strings"
 	"testing"
 
+	"trafficd/cmd/dev/conformance/foreign"
+
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/needs"
 )
 
 // pageApp is the directory of the page's sources.
-const pageApp = "../../sources/page/app"
+const pageApp = "../../../../sources/page/app"
 
 // pageModules returns a directory with the packages that the page is built from.
 func pageModules(t *testing.T) string {
 	t.Helper()
-	return filepath.Join(fetched(t, "page", filepath.Join(pageApp, "package-lock.json"), func(dir string) {
+	return filepath.Join(foreign.Fetched(t, "page", filepath.Join(pageApp, "package-lock.json"), func(dir string) {
 		for _, file := range []string{"package.json", "package-lock.json"} {
-			copyFile(t, filepath.Join(pageApp, file), filepath.Join(dir, file))
+			foreign.CopyFile(t, filepath.Join(pageApp, file), filepath.Join(dir, file))
 		}
 		install := []string{"npm", "ci", "--prefix", dir, "--no-audit", "--no-fund"}
 		if version, err := exec.Command("node", "--version").Output(); err == nil && strings.HasPrefix(string(version), "v18.") {
 			// Vite's packages need a newer Node.js, or npm leaves some of them out.
 			install = append([]string{"npx", "--yes", "--package", "node@22.23.3"}, install...)
 		}
-		fetch(t, "the packages of the web page", install[0], install[1:]...)
+		foreign.Fetch(t, "the packages of the web page", install[0], install[1:]...)
 	}), "node_modules")
 }
 
@@ -50,7 +52,7 @@ func TestPageBuild(t *testing.T) {
 			return err
 		}
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
-		copyFile(t, filepath.Join(pageApp, "..", path), filepath.Join(root, path))
+		foreign.CopyFile(t, filepath.Join(pageApp, "..", path), filepath.Join(root, path))
 		return nil
 	}))
 	require.NoError(t, os.Symlink(pageModules(t), filepath.Join(app, "node_modules")))

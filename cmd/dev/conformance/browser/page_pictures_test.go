@@ -1,4 +1,4 @@
-package main
+package browser
 
 import (
 	"bytes"
@@ -15,17 +15,21 @@ import (
 	"testing"
 	"time"
 
+	"trafficd/cmd/dev/conformance/foreign"
+	"trafficd/cmd/dev/daemontest"
+
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/needs"
+	"trafficd/schemas/gunzip/compress"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
 // pictures is the directory of the committed screenshots, which the README shows.
-const pictures = "../../sources/page/screenshots"
+const pictures = "../../../../sources/page/screenshots"
 
 // rushHour is the time for which the forecasts of the pictures are generated.
 var rushHour = time.Date(2026, 11, 2, 7, 0, 0, 0, time.UTC)
@@ -37,15 +41,15 @@ func TestPages(t *testing.T) {
 	needs.Everything(t, "Chromium")
 	axe, err := os.ReadFile(filepath.Join(pageModules(t), "axe-core", "axe.min.js"))
 	require.NoError(t, err)
-	d, c, _ := onRealStores(t)
+	d, c, _ := daemontest.OnRealStores(t)
 	d.Set("clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // also the interval of probes
 	_, feed := withForecasts(t, d)
-	d.start().await(http.StatusOK)
+	d.Run().Await(http.StatusOK)
 	atRushHour(t, feed)
-	d.eventually(func() bool { return d.metric("trafficd_layers_builds_total") > 1 }, "the layer of the rush hour")
+	d.Eventually(func() bool { return d.Metric("trafficd_layers_builds_total") > 1 }, "the layer of the rush hour")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); d.traffic(ctx) }()
+	go func() { defer close(ended); traffic(ctx, d) }()
 	defer func() { cancel(); <-ended }()
 	if text := os.Getenv(writePictures); text != "" {
 		traffic, err := time.ParseDuration(text)
@@ -106,7 +110,7 @@ func (p *tab) darken(view string) {
 }
 
 // checkGraphics requires that the map looks the same if a graphics processor draws the streets.
-func checkGraphics(t *testing.T, p *tab, d *process, want *image.RGBA) {
+func checkGraphics(t *testing.T, p *tab, d *daemontest.Trafficd, want *image.RGBA) {
 	t.Helper()
 	hidden := page.AddScriptToEvaluateOnNewDocumentParams{Source: `{
 		const all = WebGL2RenderingContext.prototype, get = all.getExtension;
@@ -142,7 +146,7 @@ func checkPicture(t *testing.T, name string, got *image.RGBA) {
 }
 
 // open shows a view, with a street chosen if there is room for its panel.
-func (p *tab) open(d *process, view string, wide bool) {
+func (p *tab) open(d *daemontest.Trafficd, view string, wide bool) {
 	p.t.Helper()
 	switch view {
 	case "operations":
@@ -181,7 +185,7 @@ func (p *tab) chooseByClick(street int) {
 // the same at any time of day.
 func atRushHour(t *testing.T, feed string) {
 	t.Helper()
-	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
+	foreign.Run(t, foreign.Trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
 		"--from", rushHour.Format(time.RFC3339), "--periods", "16", "--step", "15m", "--output", feed+".new.pb")
 	text, err := os.ReadFile(feed + ".new.pb")
 	require.NoError(t, err)
@@ -204,17 +208,17 @@ func atRushHour(t *testing.T, feed string) {
 }
 
 // traffic sends batches of two clients, some of whose measurements are rejected, until ctx is done.
-func (d *process) traffic(ctx context.Context) {
+func traffic(ctx context.Context, d *daemontest.Trafficd) {
 	for n := 0; ctx.Err() == nil; n++ {
 		var items []string
 		for i := range 60 + int(40*math.Sin(float64(n)/40)) {
-			items = append(items, item(i, n))
+			items = append(items, daemontest.Item(i, n))
 		}
-		items = append(items, strings.Replace(item(1, n), detector(1), fmt.Sprintf("closed-%d", n%7), 1))
+		items = append(items, strings.Replace(daemontest.Item(1, n), daemontest.Detector(1), fmt.Sprintf("closed-%d", n%7), 1))
 		if n%3 == 0 {
-			items = append(items, strings.Replace(item(2, n), `"value":2.5`, `"value":"x"`, 1))
+			items = append(items, strings.Replace(daemontest.Item(2, n), `"value":2.5`, `"value":"x"`, 1))
 		}
-		_, _ = d.sendAs(ctx, []string{"acme", "acme", "ring-road"}[n%3], items...) // the next batch follows regardless of the response
+		_, _ = sendAs(ctx, d, []string{"acme", "acme", "ring-road"}[n%3], items...) // the next batch follows regardless of the response
 		select {
 		case <-ctx.Done():
 		case <-time.After(200 * time.Millisecond):
@@ -223,8 +227,8 @@ func (d *process) traffic(ctx context.Context) {
 }
 
 // sendAs sends a batch with a key.
-func (d *process) sendAs(ctx context.Context, key string, items ...string) (status int, err error) {
-	req, err := d.request(ctx, pack(batchOf(items...)), "")
+func sendAs(ctx context.Context, d *daemontest.Trafficd, key string, items ...string) (status int, err error) {
+	req, err := d.Request(ctx, compress.Gzip(daemontest.BatchOf(items...)), "")
 	if err != nil {
 		return 0, err
 	}

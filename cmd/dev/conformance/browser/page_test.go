@@ -1,4 +1,4 @@
-package main
+package browser
 
 import (
 	"bufio"
@@ -17,6 +17,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"trafficd/cmd/dev/conformance/foreign"
+	"trafficd/cmd/dev/daemontest"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -41,10 +44,10 @@ import (
 const pageStreets = 2000
 
 // withForecasts configures a daemon with a file of forecasts and with keys.
-func withForecasts(t *testing.T, d *process) (_ *process, feed string) {
+func withForecasts(t *testing.T, d *daemontest.Trafficd) (_ *daemontest.Trafficd, feed string) {
 	t.Helper()
-	feed = d.setForecastFile("forecasts.pb")
-	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"), keyEntry("acme", "ingest", "UTC"), keyEntry("ring-road", "ingest", "UTC"))
+	feed = d.SetForecastFile("forecasts.pb")
+	d.Keys(daemontest.KeyEntry("map", "forecast", "Europe/Copenhagen"), daemontest.KeyEntry("acme", "ingest", "UTC"), daemontest.KeyEntry("ring-road", "ingest", "UTC"))
 	forecastsFrom(t, feed, time.Now(), time.Now())
 	return d, feed
 }
@@ -54,7 +57,7 @@ func withForecasts(t *testing.T, d *process) (_ *process, feed string) {
 // change during a test.
 func forecastsFrom(t *testing.T, feed string, then, written time.Time) {
 	t.Helper()
-	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
+	foreign.Run(t, foreign.Trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
 		"--from", justBefore(then).Format(time.RFC3339), "--periods", "16", "--step", "15m", "--output", feed+".new.pb")
 	require.NoError(t, os.Chtimes(feed+".new.pb", written, written))
 	require.NoError(t, os.Rename(feed+".new.pb", feed))
@@ -64,10 +67,10 @@ func forecastsFrom(t *testing.T, feed string, then, written time.Time) {
 func justBefore(then time.Time) time.Time { return then.UTC().Add(-time.Minute).Truncate(time.Minute) }
 
 // withPage starts a daemon with a forecast layer and a key for it. The feed is returned.
-func withPage(t *testing.T, settings ...string) (d *process, feed string) {
-	d, feed = withForecasts(t, newProcess(t, settings...))
-	d.start().await(http.StatusOK)
-	d.awaitLayer("map")
+func withPage(t *testing.T, settings ...string) (d *daemontest.Trafficd, feed string) {
+	d, feed = withForecasts(t, daemontest.New(t, settings...))
+	d.Run().Await(http.StatusOK)
+	d.AwaitLayer("map")
 	return d, feed
 }
 
@@ -195,14 +198,14 @@ type shown struct {
 const readShown = `window.shown && {...window.shown, street: [...window.shown.street], fromnode: [...window.shown.fromnode], steps: [...window.shown.steps]}`
 
 // wantSteps computes the colour of each street from the layers themselves.
-func wantSteps(d *process, scale string, horizon int, horizons []int) map[[2]int32]int {
-	d.t.Helper()
+func wantSteps(d *daemontest.Trafficd, scale string, horizon int, horizons []int) map[[2]int32]int {
+	d.T.Helper()
 	free, speed := map[[2]int32]float64{}, map[[2]int32]float64{}
 	for _, h := range horizons {
-		a, body := d.layer("map", fmt.Sprintf("?horizon=%d", h))
-		require.Equal(d.t, http.StatusOK, a.StatusCode)
+		a, body := d.Layer("map", fmt.Sprintf("?horizon=%d", h))
+		require.Equal(d.T, http.StatusOK, a.StatusCode)
 		var all pb.StreetForecastResponse
-		require.NoError(d.t, proto.Unmarshal(body, &all))
+		require.NoError(d.T, proto.Unmarshal(body, &all))
 		for _, s := range all.StreetForecast {
 			id := [2]int32{s.Street, s.Fromnode}
 			free[id] = max(free[id], s.Forecast[0].Speed)
@@ -237,10 +240,10 @@ func TestMapPage(t *testing.T) {
 	needs.Everything(t, "Chromium")
 	d, feed := withPage(t)
 	chrome := startBrowser(t)
-	run := func(name string, part func(*testing.T, *process, browser, string)) {
+	run := func(name string, part func(*testing.T, *daemontest.Trafficd, browser, string)) {
 		t.Run(name, func(t *testing.T) {
 			own := *d
-			own.t = t
+			own.T = t
 			part(t, &own, chrome, feed)
 		})
 	}
@@ -254,7 +257,7 @@ func TestMapPage(t *testing.T) {
 
 // mapColours compares the colour of every street, at every horizon and in both scales, with the
 // layer.
-func mapColours(t *testing.T, d *process, chrome browser, _ string) {
+func mapColours(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
 	horizons := []int{0, 15, 30, 45, 60}
@@ -283,13 +286,13 @@ func mapColours(t *testing.T, d *process, chrome browser, _ string) {
 
 // mapStreet finds a street by its id and by a click on its side of the road, and follows the
 // horizon by keyboard.
-func mapStreet(t *testing.T, d *process, chrome browser, _ string) {
+func mapStreet(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
 	p.until("window.shown && window.streets.drawn && window.layersLoaded == 5")
 	var s shown
 	p.eval(&s, readShown)
-	_, body := d.layer("map", fmt.Sprintf("?street=%d", s.Street[0]))
+	_, body := d.Layer("map", fmt.Sprintf("?street=%d", s.Street[0]))
 	var all pb.StreetForecastResponse
 	require.NoError(t, proto.Unmarshal(body, &all))
 	find := func() {
@@ -328,7 +331,7 @@ func mapStreet(t *testing.T, d *process, chrome browser, _ string) {
 
 // mapReset resets the graphics processor, as a laptop may do that wakes up. The browser has none,
 // so the test gives it another name to make the page use it.
-func mapReset(t *testing.T, d *process, chrome browser, _ string) {
+func mapReset(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	_, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
 		Source: `WebGL2RenderingContext.prototype.getParameter = new Proxy(WebGL2RenderingContext.prototype.getParameter, {
@@ -348,7 +351,7 @@ func mapReset(t *testing.T, d *process, chrome browser, _ string) {
 }
 
 // mapClient follows a client from the wrong key to the map.
-func mapClient(t *testing.T, d *process, chrome browser, _ string) {
+func mapClient(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	p := chrome.tab(t, 390, 844, "dark")
 	p.do(chromedp.Navigate("http://" + d.API + "/map/"))
 	enter := func(key string) {
@@ -377,7 +380,7 @@ func mapClient(t *testing.T, d *process, chrome browser, _ string) {
 }
 
 // mapChanges changes some streets and removes others while the map is open.
-func mapChanges(t *testing.T, d *process, chrome browser, feed string) {
+func mapChanges(t *testing.T, d *daemontest.Trafficd, chrome browser, feed string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
 	p.until("window.layersLoaded == 5")
@@ -385,7 +388,7 @@ func mapChanges(t *testing.T, d *process, chrome browser, feed string) {
 	p.eval(new(any), `document.querySelectorAll("input[name=scale]")[1].click()`)
 	p.until(`window.shown.scale == "absolute"`)
 	var s shown
-	d.eventually(func() bool {
+	d.Eventually(func() bool {
 		want := wantSteps(d, "absolute", 30, []int{30})
 		p.eval(&s, readShown)
 		for k, id := range s.Street {
@@ -404,7 +407,7 @@ func mapChanges(t *testing.T, d *process, chrome browser, feed string) {
 
 // mapStale checks that old forecasts, and forecasts whose periods have ended, are shown as stale
 // until there are new ones.
-func mapStale(t *testing.T, d *process, chrome browser, feed string) {
+func mapStale(t *testing.T, d *daemontest.Trafficd, chrome browser, feed string) {
 	now := time.Now()
 	forecastsFrom(t, feed, now.Add(-30*time.Minute), now.Add(-3*time.Hour))
 	p := chrome.tab(t, 1440, 900, "light")
@@ -427,8 +430,8 @@ func TestMapWithoutForecasts(t *testing.T) {
 	needs.Everything(t, "Chromium")
 	chrome := startBrowser(t)
 	f := func(want string, settings ...string) {
-		d := newProcess(t, settings...)
-		d.start().await(http.StatusOK)
+		d := daemontest.New(t, settings...)
+		d.Run().Await(http.StatusOK)
 		p := chrome.tab(t, 390, 844, "light")
 		p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
 		p.until(`document.querySelector(".banner[role=alert]")?.innerText == %q`, want)
@@ -473,11 +476,11 @@ func TestBasemap(t *testing.T) {
 func TestBasemapRequests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "city.pmtiles")
 	require.NoError(t, os.WriteFile(path, waterArchive(), 0o600))
-	d := newProcess(t, "ui.basemap="+path).start()
-	d.await(http.StatusOK)
+	d := daemontest.New(t, "ui.basemap="+path).Run()
+	d.Await(http.StatusOK)
 	clients, operators := "http://"+d.API+"/map/basemap.pmtiles", "http://"+d.Ops+"/basemap.pmtiles"
 	for _, url := range []string{clients, operators} {
-		whole, text := withoutKey(t, http.MethodGet, url)
+		whole, text := daemontest.WithoutKey(t, http.MethodGet, url)
 		require.Equal(t, http.StatusOK, whole.StatusCode)
 		require.Equal(t, string(waterArchive()), text)
 		size := len(text)
@@ -488,7 +491,7 @@ func TestBasemapRequests(t *testing.T) {
 		require.Equal(t, "bytes", whole.Header.Get("Accept-Ranges"))
 		f := func(asked, want string, status int, contentRange string) {
 			t.Helper()
-			part, text := withoutKey(t, http.MethodGet, url, "Range", asked)
+			part, text := daemontest.WithoutKey(t, http.MethodGet, url, "Range", asked)
 			require.Equal(t, status, part.StatusCode)
 			require.Equal(t, want, text)
 			require.EqualValues(t, len(want), part.ContentLength)
@@ -502,19 +505,19 @@ func TestBasemapRequests(t *testing.T) {
 			f(ignored, text, http.StatusOK, "")
 		}
 		f(fmt.Sprintf("bytes=%d-", size), "", http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("bytes */%d", size))
-		head, text := withoutKey(t, http.MethodHead, url)
+		head, text := daemontest.WithoutKey(t, http.MethodHead, url)
 		require.EqualValues(t, size, head.ContentLength)
 		require.Empty(t, text)
-		same, text := withoutKey(t, http.MethodGet, url, "If-None-Match", whole.Header.Get("ETag"))
+		same, text := daemontest.WithoutKey(t, http.MethodGet, url, "If-None-Match", whole.Header.Get("ETag"))
 		require.Equal(t, http.StatusNotModified, same.StatusCode)
 		require.Empty(t, text)
-		other, _ := withoutKey(t, http.MethodGet, url, "Range", "bytes=0-6", "If-Range", `"other"`)
+		other, _ := daemontest.WithoutKey(t, http.MethodGet, url, "Range", "bytes=0-6", "If-Range", `"other"`)
 		require.Equal(t, http.StatusOK, other.StatusCode)
 	}
 
 	const large = 256 << 20
 	require.NoError(t, os.Truncate(path, large))
-	before := d.metric("process_resident_memory_bytes")
+	before := d.Metric("process_resident_memory_bytes")
 	for _, url := range []string{clients, operators} {
 		response, err := http.Get(url)
 		require.NoError(t, err)
@@ -523,15 +526,15 @@ func TestBasemapRequests(t *testing.T) {
 		require.EqualValues(t, large, n)
 		response.Body.Close()
 	}
-	require.Less(t, d.metric("process_resident_memory_bytes")-before, 64e6, "the archive is not read into memory")
+	require.Less(t, d.Metric("process_resident_memory_bytes")-before, 64e6, "the archive is not read into memory")
 
 	require.NoError(t, os.Remove(path))
-	failed, text := withoutKey(t, http.MethodGet, clients)
+	failed, text := daemontest.WithoutKey(t, http.MethodGet, clients)
 	require.Equal(t, http.StatusInternalServerError, failed.StatusCode)
 	require.Equal(t, "application/json", failed.Header.Get("Content-Type"))
 	require.Contains(t, text, failed.Header.Get("Trace-Id"))
 	require.Contains(t, text, `"GENERAL_INTERNAL_ERROR"`)
-	failed, text = withoutKey(t, http.MethodGet, operators)
+	failed, text = daemontest.WithoutKey(t, http.MethodGet, operators)
 	require.Equal(t, http.StatusInternalServerError, failed.StatusCode)
 	require.Equal(t, "cannot open the basemap (ui.basemap): open "+path+": no such file or directory\n", text)
 }
@@ -576,11 +579,11 @@ func waterArchive() []byte {
 // TestMapFiles checks how both listeners serve the files of the page, for clients below a base
 // path, and that the body of a request for one is not read.
 func TestMapFiles(t *testing.T) {
-	d := newProcess(t, "api.base_path=/traffic", "ops.pprof=true", "layers.horizons=[60, 0, 15]").start()
-	d.await(http.StatusOK)
+	d := daemontest.New(t, "api.base_path=/traffic", "ops.pprof=true", "layers.horizons=[60, 0, 15]").Run()
+	d.Await(http.StatusOK)
 	clients, operators := "http://"+d.API+"/traffic/map/", "http://"+d.Ops+"/"
 	for _, url := range []string{clients, operators} {
-		response, text := withoutKey(t, http.MethodGet, url, "Accept-Encoding", "identity")
+		response, text := daemontest.WithoutKey(t, http.MethodGet, url, "Accept-Encoding", "identity")
 		require.Equal(t, http.StatusOK, response.StatusCode)
 		require.EqualValues(t, len(text), response.ContentLength)
 		require.Equal(t, "text/html; charset=utf-8", response.Header.Get("Content-Type"))
@@ -588,30 +591,30 @@ func TestMapFiles(t *testing.T) {
 		require.Equal(t, "public, no-cache", response.Header.Get("Cache-Control"))
 		require.Equal(t, "Accept-Encoding", response.Header.Get("Vary"))
 		require.Equal(t, url == clients, response.Header.Get("Trace-Id") != "")
-		head, none := withoutKey(t, http.MethodHead, url, "Accept-Encoding", "identity")
+		head, none := daemontest.WithoutKey(t, http.MethodHead, url, "Accept-Encoding", "identity")
 		require.Equal(t, response.ContentLength, head.ContentLength)
 		require.Empty(t, none)
-		same, none := withoutKey(t, http.MethodGet, url, "Accept-Encoding", "identity", "If-None-Match", response.Header.Get("ETag"))
+		same, none := daemontest.WithoutKey(t, http.MethodGet, url, "Accept-Encoding", "identity", "If-None-Match", response.Header.Get("ETag"))
 		require.Equal(t, http.StatusNotModified, same.StatusCode)
 		require.Equal(t, response.Header.Get("ETag"), same.Header.Get("ETag"))
 		require.Empty(t, none)
-		packed, compressed := withoutKey(t, http.MethodGet, url, "Accept-Encoding", "gzip")
+		packed, compressed := daemontest.WithoutKey(t, http.MethodGet, url, "Accept-Encoding", "gzip")
 		require.Equal(t, "gzip", packed.Header.Get("Content-Encoding"))
 		require.Less(t, len(compressed), len(text))
 	}
-	_, settings := withoutKey(t, http.MethodGet, clients+"settings.json")
+	_, settings := daemontest.WithoutKey(t, http.MethodGet, clients+"settings.json")
 	require.Contains(t, settings, `"horizons":[0,15,60]`)
-	missing, text := withoutKey(t, http.MethodGet, clients+"none.js")
+	missing, text := daemontest.WithoutKey(t, http.MethodGet, clients+"none.js")
 	require.Equal(t, http.StatusNotFound, missing.StatusCode)
 	require.Equal(t, "application/json", missing.Header.Get("Content-Type"))
 	require.Contains(t, text, `"NOT_FOUND"`)
 	for _, path := range []string{"none.js", "index.html", "assets/", "docs/none"} {
-		missing, _ = withoutKey(t, http.MethodGet, operators+path)
+		missing, _ = daemontest.WithoutKey(t, http.MethodGet, operators+path)
 		require.Equal(t, http.StatusNotFound, missing.StatusCode, path)
 	}
 	base := strings.TrimSuffix(clients, "map/")
 	for from, to := range map[string]string{base + "map": clients, base + "docs/": base + "docs", operators + "docs/": operators + "docs"} {
-		redirect, _ := withoutKey(t, http.MethodGet, from)
+		redirect, _ := daemontest.WithoutKey(t, http.MethodGet, from)
 		require.Equal(t, http.StatusMovedPermanently, redirect.StatusCode, from)
 		location, err := redirect.Location()
 		require.NoError(t, err)
@@ -621,11 +624,11 @@ func TestMapFiles(t *testing.T) {
 	endless, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, zeros{})
 	require.NoError(t, err)
 	endless.ContentLength = -1
-	before := d.metric("process_resident_memory_bytes")
+	before := d.Metric("process_resident_memory_bytes")
 	if got, err := http.DefaultTransport.RoundTrip(endless); err == nil { // the connection may be reset before the response is read
 		got.Body.Close()
 	}
-	require.Less(t, d.metric("process_resident_memory_bytes")-before, 64e6)
+	require.Less(t, d.Metric("process_resident_memory_bytes")-before, 64e6)
 }
 
 // zeros is an endless body.
@@ -634,30 +637,30 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // operationsOutage watches ClickHouse stop and start again, and follows rejections.
-func operationsOutage(t *testing.T, d *process, c *stores.ClickHouse, chrome browser) {
+func operationsOutage(t *testing.T, d *daemontest.Trafficd, c *stores.ClickHouse, chrome browser) {
 	p := chrome.tab(t, 1440, 900, "dark")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/"))
 	summary := func(text string) { p.until(`document.querySelector(".summary")?.innerText.includes(%q)`, text) }
 	send := func(items ...string) {
-		status, err := d.sendAs(t.Context(), "acme", items...)
+		status, err := sendAs(t.Context(), d, "acme", items...)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusMultiStatus, status)
 	}
 	summary("All is well.")
 	p.do(chromedp.Click(chromedp.CSS(".tail button")))
 	p.eval(new(any), `fetch("status").then(r => r.json()).then(s => s.time)`) // a request after that of the tail
-	d.eventually(func() bool {                                                // the tail might not follow yet
-		send(item(1, 0), strings.Replace(item(2, 0), detector(2), "nowhere", 1))
+	d.Eventually(func() bool {                                                // the tail might not follow yet
+		send(daemontest.Item(1, 0), strings.Replace(daemontest.Item(2, 0), daemontest.Detector(2), "nowhere", 1))
 		var found bool
 		p.eval(&found, `document.querySelector(".tail").innerText.includes("nowhere")`)
 		return found
 	}, "the rejection in the tail")
-	d.awaitDelivered()
-	terminal(t, d, func() { send(item(5, 1)) })
-	d.awaitDelivered()
+	d.AwaitDelivered()
+	terminal(t, d, func() { send(daemontest.Item(5, 1)) })
+	d.AwaitDelivered()
 	require.NoError(t, c.Stop())
 	summary("ClickHouse has accepted no measurements")
-	send(item(3, 1), item(4, 1))
+	send(daemontest.Item(3, 1), daemontest.Item(4, 1))
 	summary("; 2 measurements are waiting in the journal, which ")
 	p.until(`[...document.querySelectorAll(".tables tr.bad td")].map(d => d.innerText).join().match(/^clickhouse,2,\d+ s,0,.*refused/)`)
 	require.NoError(t, c.Restart())
@@ -670,19 +673,19 @@ func operationsOutage(t *testing.T, d *process, c *stores.ClickHouse, chrome bro
 }
 
 // terminal requires that trafficctl shows what the page shows.
-func terminal(t *testing.T, d *process, send func()) {
+func terminal(t *testing.T, d *daemontest.Trafficd, send func()) {
 	t.Helper()
 	var s status.Status
-	require.NoError(t, json.Unmarshal(mustRun(t, trafficctl(t), "top", "--json", "--url", "http://"+d.Ops), &s))
+	require.NoError(t, json.Unmarshal(foreign.Run(t, foreign.Trafficctl(t), "top", "--json", "--url", "http://"+d.Ops), &s))
 	require.Empty(t, s.Summary)
 	require.Len(t, s.Stores, 2)
 
-	code, text := d.get("/rejections?code=FOO")
+	code, text := d.Fetch("/rejections?code=FOO")
 	require.Equal(t, http.StatusBadRequest, code)
 	require.Contains(t, string(text), `code "FOO" must be one of BATCH_LIMIT_EXCEEDED, `)
 
-	tap := exec.CommandContext(t.Context(), trafficctl(t),
-		"tap", "--accepted", "--client", "acme", "--detector", detector(5), "--json", "--url", "http://"+d.Ops)
+	tap := exec.CommandContext(t.Context(), foreign.Trafficctl(t),
+		"tap", "--accepted", "--client", "acme", "--detector", daemontest.Detector(5), "--json", "--url", "http://"+d.Ops)
 	out, err := tap.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, tap.Start())
@@ -692,7 +695,7 @@ func terminal(t *testing.T, d *process, send func()) {
 		lines <- line
 	}()
 	var line string
-	d.eventually(func() bool { // the tap might not follow yet
+	d.Eventually(func() bool { // the tap might not follow yet
 		send()
 		select {
 		case line = <-lines:
@@ -706,6 +709,6 @@ func terminal(t *testing.T, d *process, send func()) {
 	var item pipeline.TapItem
 	require.NoError(t, json.Unmarshal([]byte(line), &item))
 	require.Equal(t, "acme", item.Client)
-	require.Equal(t, detector(5), item.Detector)
+	require.Equal(t, daemontest.Detector(5), item.Detector)
 	require.NotNil(t, item.Value)
 }

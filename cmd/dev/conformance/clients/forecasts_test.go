@@ -1,4 +1,4 @@
-package main
+package clients
 
 import (
 	"bytes"
@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"trafficd/cmd/dev/conformance/foreign"
+	"trafficd/cmd/dev/daemontest"
+
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -22,7 +25,6 @@ import (
 
 	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/devstores/stores"
-	"trafficd/cmd/internal/launch"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
 )
@@ -45,16 +47,16 @@ func TestForecastClients(t *testing.T) {
 
 	f := func(settings ...string) {
 		t.Helper()
-		d := newProcess(t, settings...)
-		d.keys(keyEntry(mapKey, "forecast", mapZone))
-		d.start().await(http.StatusOK)
-		d.awaitLayer(mapKey)
+		d := daemontest.New(t, settings...)
+		d.Keys(daemontest.KeyEntry(mapKey, "forecast", mapZone))
+		d.Run().Await(http.StatusOK)
+		d.AwaitLayer(mapKey)
 		requireClientsRead(t, d, published)
 	}
 	f("forecasts.feed=file", "forecasts.file.path="+file)
 
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("forecasts", 3), stores.Set("log.cleanup.policy", "compact"))
-	mustRun(t, trafficctl(t), "forecast", "publish", file, "--brokers", k.Brokers[0], "--topic", "forecasts")
+	foreign.Run(t, foreign.Trafficctl(t), "forecast", "publish", file, "--brokers", k.Brokers[0], "--topic", "forecasts")
 	f("forecasts.feed=kafka", "forecasts.kafka.topic=forecasts", "forecasts.kafka.brokers="+k.Brokers[0])
 
 	c := stores.StartClickHouse(t)
@@ -111,7 +113,7 @@ func fillTable(t *testing.T, c *stores.ClickHouse, published *pb.StreetForecastR
 }
 
 // requireClientsRead checks that each client reads exactly the published forecasts.
-func requireClientsRead(t *testing.T, d *process, published *pb.StreetForecastResponse) {
+func requireClientsRead(t *testing.T, d *daemontest.Trafficd, published *pb.StreetForecastResponse) {
 	t.Helper()
 	base, dir := "http://"+d.API, t.TempDir()
 	want := proto.Clone(published).(*pb.StreetForecastResponse)
@@ -131,27 +133,27 @@ func requireClientsRead(t *testing.T, d *process, published *pb.StreetForecastRe
 		}
 	}
 
-	download(t, base, dir)
+	daemontest.DownloadSchemas(t, base, dir)
 	layer := filepath.Join(dir, "layer.pb")
 	curl := func(options ...string) []byte {
 		t.Helper()
-		mustRun(t, "curl", append(options, "-sS", "--fail", "-H", "Authorization: apiKey "+mapKey, "-o", layer, base+layers.Path)...)
+		foreign.Run(t, "curl", append(options, "-sS", "--fail", "-H", "Authorization: apiKey "+mapKey, "-o", layer, base+layers.Path)...)
 		body, err := os.ReadFile(layer)
 		require.NoError(t, err)
 		return body
 	}
 	require.Equal(t, curl(), curl("--compressed"))
 
-	mustRun(t, "protoc", "--proto_path="+dir, "--python_out="+dir, "trafficd/v1/forecast.proto")
-	requireSame("Python", fromLines(t, mustRun(t, protobufPython(t), filepath.Join("testdata", "clients", "layer.py"), dir, layer)))
+	foreign.Run(t, "protoc", "--proto_path="+dir, "--python_out="+dir, "trafficd/v1/forecast.proto")
+	requireSame("Python", fromLines(t, foreign.Run(t, protobufPython(t), filepath.Join("testdata", "layer.py"), dir, layer)))
 
 	var byProtoc pb.StreetForecastResponse
-	decoded := mustRun(t, "bash", "-c", `protoc --proto_path="$1" --decode trafficd.v1.StreetForecastResponse trafficd/v1/forecast.proto <"$2"`, "bash", dir, layer)
+	decoded := foreign.Run(t, "bash", "-c", `protoc --proto_path="$1" --decode trafficd.v1.StreetForecastResponse trafficd/v1/forecast.proto <"$2"`, "bash", dir, layer)
 	require.NoError(t, prototext.Unmarshal(decoded, &byProtoc))
 	requireSame("protoc", &byProtoc)
 
 	var byTrafficctl pb.StreetForecastResponse
-	shown := mustRun(t, trafficctl(t), "forecast", "get", "--url", base, "--key", mapKey, "--format", "json")
+	shown := foreign.Run(t, foreign.Trafficctl(t), "forecast", "get", "--url", base, "--key", mapKey, "--format", "json")
 	require.NoError(t, protojson.Unmarshal(shown, &byTrafficctl))
 	requireSame("trafficctl", &byTrafficctl)
 }
@@ -187,24 +189,4 @@ func protobufPython(t *testing.T) string {
 	program, err := pythonWithProtobuf()
 	require.NoError(t, err)
 	return program
-}
-
-// trafficctl returns the path of the program.
-func trafficctl(t *testing.T) string {
-	t.Helper()
-	path, err := launch.Program(t.Context(), "trafficctl")
-	require.NoError(t, err)
-	return path
-}
-
-// mustRun runs a program and returns its standard output.
-func mustRun(t *testing.T, program string, args ...string) []byte {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	out, err := cmd.Output()
-	if exit, ok := err.(*exec.ExitError); ok {
-		t.Fatalf("%s: %v\n%s%s", cmd, exit, out, exit.Stderr)
-	}
-	require.NoError(t, err, "%s is missing: .ci/needs names its package", program)
-	return out
 }

@@ -1,4 +1,4 @@
-package main
+package clients
 
 import (
 	"crypto/sha256"
@@ -12,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"trafficd/cmd/dev/conformance/foreign"
+	"trafficd/cmd/dev/daemontest"
+
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
 	"trafficd/cmd/dev/needs"
-	"trafficd/cmd/internal/launch"
 )
 
 // Directory of the files that pin the tools of these tests: requirements.txt, pom.xml and
@@ -26,10 +28,7 @@ const openapiTools = "testdata/openapi"
 // generatorSHA256 is the checksum of openapi-generator's jar.
 const generatorSHA256 = "4b83ccc6fd43056c8c631cd0195e5100bd0550912502527bab09ac76152dab0c"
 
-const (
-	integratorKey  = "integrator"
-	sampleDetector = "MQ-0815-1" // of the document's examples and code samples
-)
+const ()
 
 // codeSample is an entry of x-codeSamples.
 type codeSample struct{ Lang, Source string }
@@ -54,14 +53,14 @@ type generator struct {
 // send a batch, read its rejections, and read the forecast layer.
 func TestGeneratedClients(t *testing.T) {
 	needs.Everything(t, "openapi-generator and its languages")
-	d := clientsProcess(t)
+	d := daemontest.Examples(t)
 	generators := map[string]generator{
 		"Python":     {name: "python", properties: "{packageName: trafficd}", build: buildPython},
 		"Java":       {name: "java", properties: "{library: native, useGzipFeature: true, useSingleRequestParameter: true}", build: buildJava},
 		"TypeScript": {name: "typescript-fetch", properties: "{}", build: buildTypeScript},
 		"Go":         {name: "go", properties: "{packageName: trafficd, withGoMod: false}", build: buildGo},
 	}
-	_, text := withoutKey(t, http.MethodGet, "http://"+d.API+schemasPath+"openapi.yaml")
+	_, text := daemontest.WithoutKey(t, http.MethodGet, "http://"+d.API+daemontest.SchemasPath+"openapi.yaml")
 	var document clientDocument
 	require.NoError(t, yaml.Unmarshal([]byte(text), &document))
 	samples := make(map[string]map[string]string) // language → output → program
@@ -83,24 +82,10 @@ func TestGeneratedClients(t *testing.T) {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			for want, program := range g.build(t, filepath.Join(directory, g.name), samples[language]) {
-				runDocumented(t, program, want, "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+integratorKey)
+				foreign.RunDocumented(t, program, want, "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+daemontest.ExamplesKey)
 			}
 		})
 	}
-}
-
-// clientsProcess starts a daemon with the detectors and the street of the document's examples.
-func clientsProcess(t *testing.T, settings ...string) *process {
-	t.Helper()
-	d := &process{t, launch.Daemon{Binary: binary, Dir: t.TempDir()}}
-	require.NoError(t, d.Configure(instance, testKey, "ingest", []string{sampleDetector, "MQ-4711-2"},
-		"journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false"))
-	replaceFile(t, d.setForecastFile("forecasts.ndjson"), streetLine(4711, 43.2))
-	d.keys(keyEntry(integratorKey, "ingest, forecast, routing", "Europe/Copenhagen"))
-	d.Set(settings...)
-	d.start().await(http.StatusOK)
-	d.awaitLayer(integratorKey)
-	return d
 }
 
 // generate runs openapi-generator for all languages in one process, and returns the directory with
@@ -120,8 +105,8 @@ func generate(t *testing.T, document string, generators map[string]generator) (d
 		args = append(args, file)
 	}
 	started := time.Now()
-	text, err := java(args...).CombinedOutput()
-	require.NoError(t, err, "%s", lastBytes(text, 4000))
+	text, err := foreign.Java(args...).CombinedOutput()
+	require.NoError(t, err, "%s", daemontest.LastBytes(text, 4000))
 	t.Logf("openapi-generator took %.1f s", time.Since(started).Seconds())
 	return directory
 }
@@ -129,8 +114,8 @@ func generate(t *testing.T, document string, generators map[string]generator) (d
 // openapiJars returns the directory of openapi-generator and of the jars that its Java client
 // needs.
 func openapiJars(t *testing.T) string {
-	return fetched(t, "openapi", filepath.Join(openapiTools, "pom.xml"), func(dir string) {
-		fetch(t, "openapi-generator", "mvn", "--batch-mode", "--strict-checksums", "--file", filepath.Join(openapiTools, "pom.xml"), "-Dfetched="+dir,
+	return foreign.Fetched(t, "openapi", filepath.Join(openapiTools, "pom.xml"), func(dir string) {
+		foreign.Fetch(t, "openapi-generator", "mvn", "--batch-mode", "--strict-checksums", "--file", filepath.Join(openapiTools, "pom.xml"), "-Dfetched="+dir,
 			"dependency:copy@generator", "dependency:copy-dependencies@client")
 		jar, err := os.ReadFile(filepath.Join(dir, "generator", "openapi-generator-cli-7.24.0.jar"))
 		require.NoError(t, err)
@@ -158,9 +143,9 @@ func buildPython(t *testing.T, client string, samples map[string]string) map[str
 
 // openapiPython returns a Python that has schemathesis and what generated clients need.
 func openapiPython(t *testing.T) string {
-	return filepath.Join(fetched(t, "openapi-python", filepath.Join(openapiTools, "requirements.txt"), func(dir string) {
-		fetch(t, "an environment for schemathesis", "python3", "-m", "venv", dir)
-		fetch(t, "schemathesis", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet",
+	return filepath.Join(foreign.Fetched(t, "openapi-python", filepath.Join(openapiTools, "requirements.txt"), func(dir string) {
+		foreign.Fetch(t, "an environment for schemathesis", "python3", "-m", "venv", dir)
+		foreign.Fetch(t, "schemathesis", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet",
 			"--require-hashes", "--only-binary", ":all:", "--requirement", filepath.Join(openapiTools, "requirements.txt"))
 	}), "bin", "python")
 }
@@ -174,7 +159,7 @@ func buildJava(t *testing.T, client string, samples map[string]string) map[strin
 		_, name, _ := strings.Cut(source, "\nclass ")
 		name, _, _ = strings.Cut(name, " ")
 		args = append(args, write(t, filepath.Join(t.TempDir(), name+".java"), source))
-		programs[output] = java("-cp", classPath, name)
+		programs[output] = foreign.Java("-cp", classPath, name)
 	}
 	require.NoError(t, filepath.WalkDir(filepath.Join(client, "src", "main"), func(path string, _ os.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".java") {
@@ -182,16 +167,16 @@ func buildJava(t *testing.T, client string, samples map[string]string) map[strin
 		}
 		return err
 	}))
-	runSilent(t, exec.Command("javac", args...))
+	foreign.RunSilent(t, exec.Command("javac", args...))
 	return programs
 }
 
 func buildTypeScript(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd {
-	modules := filepath.Join(fetched(t, "openapi-typescript", filepath.Join(openapiTools, "package-lock.json"), func(dir string) {
+	modules := filepath.Join(foreign.Fetched(t, "openapi-typescript", filepath.Join(openapiTools, "package-lock.json"), func(dir string) {
 		for _, file := range []string{"package.json", "package-lock.json"} {
-			copyFile(t, filepath.Join(openapiTools, file), filepath.Join(dir, file))
+			foreign.CopyFile(t, filepath.Join(openapiTools, file), filepath.Join(dir, file))
 		}
-		fetch(t, "TypeScript", "npm", "ci", "--prefix", dir, "--no-audit", "--no-fund")
+		foreign.Fetch(t, "TypeScript", "npm", "ci", "--prefix", dir, "--no-audit", "--no-fund")
 	}), "node_modules")
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "client"), os.DirFS(client)))
@@ -205,7 +190,7 @@ func buildTypeScript(t *testing.T, client string, samples map[string]string) map
 		args = append(args, write(t, filepath.Join(dir, name+".ts"), source))
 		programs[output] = exec.Command("node", "--no-warnings", filepath.Join(dir, "out", name+".js")) // fetch is experimental in Node.js 18
 	}
-	runSilent(t, exec.Command("node", args...))
+	foreign.RunSilent(t, exec.Command("node", args...))
 	return programs
 }
 
@@ -223,6 +208,6 @@ func buildGo(t *testing.T, client string, samples map[string]string) map[string]
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin")+string(filepath.Separator), "./...")
 	build.Dir = dir
 	build.Env = append(build.Environ(), "GOWORK=off")
-	runSilent(t, build)
+	foreign.RunSilent(t, build)
 	return programs
 }

@@ -1,4 +1,4 @@
-package main
+package clients
 
 import (
 	"context"
@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"trafficd/cmd/dev/conformance/foreign"
+	"trafficd/cmd/dev/daemontest"
+
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/needs"
-	"trafficd/sources/ingest"
 )
 
 // TestSchemathesis sends requests that schemathesis generates from the running daemon's OpenAPI
@@ -19,15 +21,15 @@ import (
 // accepted, and why.
 func TestSchemathesis(t *testing.T) {
 	needs.Everything(t, "schemathesis")
-	d := clientsProcess(t, "layers.query_key=true")
+	d := daemontest.Examples(t, "layers.query_key=true")
 	dir := t.TempDir()
 	for _, file := range []string{"schemathesis.toml", "hooks.py"} {
-		copyFile(t, filepath.Join(openapiTools, file), filepath.Join(dir, file))
+		foreign.CopyFile(t, filepath.Join(openapiTools, file), filepath.Join(dir, file))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, openapiPython(t), "-m", "schemathesis.cli", "run", "http://"+d.API+schemasPath+"openapi.yaml",
-		"--url", "http://"+d.API, "--header", "Authorization: apiKey "+integratorKey, "--max-examples", "50",
+	cmd := exec.CommandContext(ctx, openapiPython(t), "-m", "schemathesis.cli", "run", "http://"+d.API+daemontest.SchemasPath+"openapi.yaml",
+		"--url", "http://"+d.API, "--header", "Authorization: apiKey "+daemontest.ExamplesKey, "--max-examples", "50",
 		"--seed", "1", "--workers", "2", "--continue-on-failure", "--no-color")
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Environ(), "COLUMNS=140")
@@ -36,5 +38,7 @@ func TestSchemathesis(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text) // testify cannot print long lines
 	}
-	require.Equal(t, http.StatusMultiStatus, d.exchange(http.MethodPost, ingest.Path, pack(`{"measurements":[]}`)).status, "the daemon still works")
+	response, err := post(t, d, `{"measurements":[]}`)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusMultiStatus, response.Status, "the daemon still works")
 }

@@ -1,4 +1,4 @@
-package main
+package edges
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"trafficd/cmd/dev/daemontest"
+
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/internal/launch"
@@ -25,16 +27,16 @@ import (
 // no key gets the layer of another time zone or format.
 func TestForecastCaches(t *testing.T) {
 	needs.Everything(t, "nginx and Varnish")
-	d := newProcess(t, "layers.query_key=true", "api.cors_origins=https://maps.example")
-	feed := d.setForecastFile("forecasts.ndjson")
-	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"), keyEntry("tokyo", "forecast", "Asia/Tokyo"), keyEntry("city", "ingest", "UTC"))
-	replaceFile(t, feed, streetLine(7, 40))
-	d.start()
-	d.eventually(func() bool { a, err := d.tryLayer(""); return err == nil && a.StatusCode == http.StatusOK }, "a layer")
+	d := daemontest.New(t, "layers.query_key=true", "api.cors_origins=https://maps.example")
+	feed := d.SetForecastFile("forecasts.ndjson")
+	d.Keys(daemontest.KeyEntry("map", "forecast", "Europe/Copenhagen"), daemontest.KeyEntry("tokyo", "forecast", "Asia/Tokyo"), daemontest.KeyEntry("city", "ingest", "UTC"))
+	daemontest.ReplaceFile(t, feed, daemontest.StreetLine(7, 40))
+	d.Run()
+	d.AwaitLayer("map")
 
 	for _, origin := range []string{"", "https://maps.example", "https://other.example"} {
 		for _, headers := range [][]string{nil, {"If-None-Match", "*"}, {"Accept-Encoding", "identity", "Range", "bytes=0-9"}} {
-			response, _ := d.layer("map", "", append([]string{"Origin", origin}, headers...)...)
+			response, _ := d.Layer("map", "", append([]string{"Origin", origin}, headers...)...)
 			require.Less(t, response.StatusCode, 400)
 			const vary = "Authorization, Accept, Accept-Encoding, Origin"
 			require.Equal(t, []string{vary}, response.Header.Values("Vary"), "one line, status %d", response.StatusCode)
@@ -98,14 +100,14 @@ sub vcl_backend_response { if (beresp.status == 200) { set beresp.ttl = 10m; ret
 // layerFrom gets the layer from a cache.
 func layerFrom(t *testing.T, address, key, query string, headers ...string) (*http.Response, []byte) {
 	t.Helper()
-	cache := &process{t: t}
+	cache := &daemontest.Trafficd{T: t}
 	cache.API = address
-	return cache.layer(key, query, headers...)
+	return cache.Layer(key, query, headers...)
 }
 
 // startNginxCache starts an nginx with a cache in front of the daemon.
 func startNginxCache(t *testing.T, upstream, settings string) (address string) {
-	address = freeAddress(t)
+	address = daemontest.FreeAddress(t)
 	runNginx(t, address, fmt.Sprintf(`
   proxy_cache_path %s keys_zone=layers:1m;
   server {
@@ -127,7 +129,7 @@ func runNginx(t *testing.T, address, text string) {
 
 // startVarnish starts a Varnish in front of the daemon.
 func startVarnish(t *testing.T, upstream, rules string) (address string) {
-	address, dir := freeAddress(t), t.TempDir()
+	address, dir := daemontest.FreeAddress(t), t.TempDir()
 	host, port, _ := strings.Cut(upstream, ":")
 	config := fmt.Sprintf(`vcl 4.1;
 backend default { .host = %q; .port = %q; }

@@ -1,4 +1,4 @@
-package main
+package edges
 
 import (
 	"bufio"
@@ -12,6 +12,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"trafficd/cmd/dev/daemontest"
+	"trafficd/schemas/gunzip/compress"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,16 +31,16 @@ const neighbours = 8
 func TestNeighboursBehindEdge(t *testing.T) {
 	for _, edge := range edges {
 		t.Run(edge.name, func(t *testing.T) {
-			var replicas []*process
+			var replicas []*daemontest.Trafficd
 			for range 2 {
-				d := newProcess(t)
-				d.setForecastFile("missing.ndjson")
-				entries := []string{keyEntry("viewer", "forecast", "UTC")}
+				d := daemontest.New(t)
+				d.SetForecastFile("missing.ndjson")
+				entries := []string{daemontest.KeyEntry("viewer", "forecast", "UTC")}
 				for i := range neighbours {
-					entries = append(entries, keyEntry(fmt.Sprint("neighbour-", i), "ingest", "UTC"))
+					entries = append(entries, daemontest.KeyEntry(fmt.Sprint("neighbour-", i), "ingest", "UTC"))
 				}
-				d.keys(entries...)
-				d.start().await(http.StatusOK)
+				d.Keys(entries...)
+				d.Run().Await(http.StatusOK)
 				replicas = append(replicas, d)
 			}
 			address, await := edge.start(t, replicas)
@@ -65,7 +68,7 @@ func TestNeighboursBehindEdge(t *testing.T) {
 					own.Go(func() {
 						for n := range 40 {
 							status, _ := edgeRequest(t.Context(), http.MethodPost, "http://"+address+ingest.Path, fmt.Sprint("neighbour-", i),
-								pack(batchNumber(i*40+n, 10)))
+								compress.Gzip(daemontest.BatchNumber(i*40+n, 10)))
 							mu.Lock()
 							others[status]++
 							mu.Unlock()
@@ -115,9 +118,9 @@ func edgeRequest(ctx context.Context, method, url, key string, body []byte) (sta
 // the daemon keeps it (api.idle_timeout), so that clients lose no request that they send just before.
 func TestIdleBehindEdge(t *testing.T) {
 	t.Parallel()
-	replicas := []*process{newProcess(t).start(), newProcess(t).start()}
+	replicas := []*daemontest.Trafficd{daemontest.New(t).Run(), daemontest.New(t).Run()}
 	for _, d := range replicas {
-		d.await(http.StatusOK)
+		d.Await(http.StatusOK)
 	}
 	for _, edge := range edges {
 		t.Run(edge.name, func(t *testing.T) {
@@ -129,8 +132,8 @@ func TestIdleBehindEdge(t *testing.T) {
 			defer c.Close()
 			in := bufio.NewReader(c)
 			for i := range 2 {
-				body := string(pack(batchNumber(i, 10)))
-				_, err := io.WriteString(c, "POST "+ingest.Path+" HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey "+testKey+
+				body := string(compress.Gzip(daemontest.BatchNumber(i, 10)))
+				_, err := io.WriteString(c, "POST "+ingest.Path+" HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey "+daemontest.Key+
 					"\r\nContent-Encoding: gzip\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n\r\n"+body)
 				require.NoError(t, err)
 				r, err := http.ReadResponse(in, nil)

@@ -1,6 +1,8 @@
-package main
+// Package foreign fetches and runs the programs of others with which conformance tests the daemon.
+package foreign
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -8,22 +10,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/needs"
+	"trafficd/cmd/internal/launch"
 )
 
-// toolkits is the directory of the programs that use SOAP toolkits.
-const toolkits = "testdata/toolkits"
-
-// fetched returns the cached directory with the packages of name. The file pins fixes their
+// Fetched returns the cached directory with the packages of name. The file pins fixes their
 // versions, and its digest is part of the directory's name. If the entry is missing, fill is called
 // with an empty directory.
-func fetched(t *testing.T, name, pins string, fill func(dir string)) string {
+func Fetched(t *testing.T, name, pins string, fill func(dir string)) string {
 	t.Helper()
 	needs.Everything(t, "packages from a registry ("+name+")")
 	text, err := os.ReadFile(pins)
@@ -49,7 +51,9 @@ func cacheRoot(t *testing.T) string {
 	t.Helper()
 	base := os.Getenv("TRAFFICD_CACHE")
 	if base == "" {
-		base = "../../.cache"
+		module, err := launch.ModuleRoot()
+		require.NoError(t, err)
+		base = filepath.Join(module, ".cache")
 	}
 	root, err := filepath.Abs(filepath.Join(base, "toolkits"))
 	require.NoError(t, err)
@@ -66,8 +70,8 @@ func lock(t *testing.T, path string) (unlock func() error) {
 	return f.Close
 }
 
-// fetch runs a package manager, which downloads, and prints progress.
-func fetch(t *testing.T, what, program string, args ...string) {
+// Fetch runs a package manager, which downloads, and prints progress.
+func Fetch(t *testing.T, what, program string, args ...string) {
 	t.Helper()
 	started := time.Now()
 	fmt.Fprintf(os.Stderr, "fetching %s with %s …\n", what, program)
@@ -83,7 +87,7 @@ func fetch(t *testing.T, what, program string, args ...string) {
 		}
 		text, err := cmd.CombinedOutput()
 		if err != nil {
-			err = fmt.Errorf("cannot fetch %s with %s: %w\n%s", what, program, err, lastBytes(text, 4000))
+			err = fmt.Errorf("cannot fetch %s with %s: %w\n%s", what, program, err, daemontest.LastBytes(text, 4000))
 		}
 		ended <- err
 	}()
@@ -99,9 +103,76 @@ func fetch(t *testing.T, what, program string, args ...string) {
 	}
 }
 
-func copyFile(t *testing.T, from, to string) {
+// CopyFile copies a file.
+func CopyFile(t *testing.T, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(from)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(to, text, 0o644))
+}
+
+// Jars returns the class path of the dependencies that a Maven project names.
+func Jars(t *testing.T, toolkit, pom string) string {
+	dir := Fetched(t, toolkit, pom, func(dir string) {
+		Fetch(t, toolkit, "mvn", "--batch-mode", "--strict-checksums", "--file", pom, "dependency:copy-dependencies", "-DoutputDirectory="+dir)
+	})
+	return filepath.Join(dir, "*")
+}
+
+// Java returns a command for a short program: the optimising compiler of the JVM would not pay off.
+func Java(args ...string) *exec.Cmd {
+	return exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}, args...)...)
+}
+
+// RunSilent runs a program, which must succeed without output. Any output would be a warning.
+func RunSilent(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s: %s", cmd.Path, daemontest.LastBytes(text, 4000))
+	require.Empty(t, string(text), cmd.Path)
+}
+
+// Trafficctl returns the path of the program.
+func Trafficctl(t *testing.T) string {
+	t.Helper()
+	path, err := launch.Program(t.Context(), "trafficctl")
+	require.NoError(t, err)
+	return path
+}
+
+// Run runs a program and returns its standard output.
+func Run(t *testing.T, program string, args ...string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	out, err := cmd.Output()
+	if exit, ok := err.(*exec.ExitError); ok {
+		t.Fatalf("%s: %v\n%s%s", cmd, exit, out, exit.Stderr)
+	}
+	require.NoError(t, err, "%s is missing: .ci/needs names its package", program)
+	return out
+}
+
+// Snippets returns the fenced blocks of a document by language. Each language occurs once.
+func Snippets(t *testing.T, document string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	require.NoError(t, err)
+	found := make(map[string]string)
+	for _, m := range regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		require.NotContains(t, found, m[1], document)
+		found[m[1]] = m[2]
+	}
+	return found
+}
+
+// RunDocumented runs a program that a document shows and requires its output and no warnings.
+func RunDocumented(t *testing.T, cmd *exec.Cmd, want string, env ...string) {
+	t.Helper()
+	cmd.Env = append(cmd.Environ(), env...)
+	var warnings bytes.Buffer
+	cmd.Stderr = &warnings
+	got, err := cmd.Output()
+	require.NoError(t, err, "%s%s", got, warnings.String())
+	require.Equal(t, want, string(got))
+	require.Empty(t, warnings.String())
 }

@@ -1,4 +1,4 @@
-package main
+package soap
 
 import (
 	"bufio"
@@ -149,12 +149,4 @@ func (k *toolkit) do(s toolkitStep) decodedResponse {
 	require.NoError(k.t, json.Unmarshal(response, &o), "%s", response)
 	require.Empty(k.t, o.Error, "%s", line)
 	return o
-}
-
-// runSilent runs a program, which must succeed without output. Any output would be a warning.
-func runSilent(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	text, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s: %s", cmd.Path, lastBytes(text, 4000))
-	require.Empty(t, string(text), cmd.Path)
 }

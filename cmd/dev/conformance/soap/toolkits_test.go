@@ -1,4 +1,4 @@
-package main
+package soap
 
 import (
 	"encoding/json"
@@ -10,6 +10,9 @@ import (
 	"slices"
 	"testing"
 
+	"trafficd/cmd/dev/conformance/foreign"
+	"trafficd/cmd/dev/daemontest"
+
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/needs"
@@ -17,31 +20,31 @@ import (
 )
 
 // These tests call the routing service (contract 3) with SOAP toolkits. Each program under
-// testdata/toolkits generates its types from the running daemon's WSDL, as its users do, and makes
+// testdata generates its types from the running daemon's WSDL, as its users do, and makes
 // the calls that it reads from its standard input.
 
 func TestZeep(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
-		return exec.Command(python(t), filepath.Join(toolkits, "zeep", "client.py"), wsdl)
+		return exec.Command(python(t), filepath.Join(testdata, "zeep", "client.py"), wsdl)
 	})
 }
 
 func TestApacheCXF(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
 		classPath := buildJAXWS(t, "cxf", "org.apache.cxf.tools.wsdlto.WSDLToJava", wsdl)
-		return java("-cp", classPath, "-Djava.util.logging.config.file="+filepath.Join(toolkits, "cxf", "logging.properties"), "Client", wsdl)
+		return foreign.Java("-cp", classPath, "-Djava.util.logging.config.file="+filepath.Join(testdata, "cxf", "logging.properties"), "Client", wsdl)
 	})
 }
 
 func TestMetro(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
-		return java("-cp", buildJAXWS(t, "metro", "com.sun.tools.ws.WsImport", wsdl, "-quiet", "-Xnocompile"), "Client", wsdl)
+		return foreign.Java("-cp", buildJAXWS(t, "metro", "com.sun.tools.ws.WsImport", wsdl, "-quiet", "-Xnocompile"), "Client", wsdl)
 	})
 }
 
 func TestNodeSOAP(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
-		cmd := exec.Command("node", filepath.Join(toolkits, "node", "client.js"), wsdl)
+		cmd := exec.Command("node", filepath.Join(testdata, "node", "client.js"), wsdl)
 		cmd.Env = append(cmd.Environ(), "NODE_PATH="+modules(t))
 		return cmd
 	})
@@ -49,7 +52,7 @@ func TestNodeSOAP(t *testing.T) {
 
 func TestPHPSoapClient(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
-		return exec.Command("php", "-d", "display_errors=stderr", "-d", "error_reporting=-1", filepath.Join(toolkits, "php", "client.php"), wsdl)
+		return exec.Command("php", "-d", "display_errors=stderr", "-d", "error_reporting=-1", filepath.Join(testdata, "php", "client.php"), wsdl)
 	})
 }
 
@@ -63,12 +66,15 @@ const (
 	ingestKey  = "detect"
 )
 
+// testdata is the directory of the programs that use the toolkits.
+const testdata = "testdata"
+
 // exercise runs all checks with the program that uses a toolkit.
 func exercise(t *testing.T, program func(wsdl string) *exec.Cmd) {
 	needs.Everything(t, "a SOAP toolkit")
-	d := newProcess(t)
-	d.keys(keyEntry(routingKey, "routing", "UTC"), keyEntry(ingestKey, "ingest", "UTC"))
-	d.start().await(http.StatusOK)
+	d := daemontest.New(t)
+	d.Keys(daemontest.KeyEntry(routingKey, "routing", "UTC"), daemontest.KeyEntry(ingestKey, "ingest", "UTC"))
+	d.Run().Await(http.StatusOK)
 	k := startToolkit(t, program("http://"+d.API+routing.Path+"?WSDL"))
 	k.checkKeys()
 	k.checkEncodings()
@@ -402,30 +408,17 @@ func (k *toolkit) requireException(class, key string, e decodedFault) {
 
 // python returns the path of a Python interpreter with zeep.
 func python(t *testing.T) string {
-	dir := fetched(t, "zeep", filepath.Join(toolkits, "zeep", "requirements.txt"), func(dir string) {
-		fetch(t, "an environment for zeep", "python3", "-m", "venv", dir)
-		fetch(t, "zeep", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet",
-			"--require-hashes", "--only-binary", ":all:", "--requirement", filepath.Join(toolkits, "zeep", "requirements.txt"))
+	dir := foreign.Fetched(t, "zeep", filepath.Join(testdata, "zeep", "requirements.txt"), func(dir string) {
+		foreign.Fetch(t, "an environment for zeep", "python3", "-m", "venv", dir)
+		foreign.Fetch(t, "zeep", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet",
+			"--require-hashes", "--only-binary", ":all:", "--requirement", filepath.Join(testdata, "zeep", "requirements.txt"))
 	})
 	return filepath.Join(dir, "bin", "python")
 }
 
 // jars returns the class path of a JAX-WS toolkit.
 func jars(t *testing.T, toolkit string) string {
-	return jarsOf(t, toolkit, filepath.Join(toolkits, toolkit, "pom.xml"))
-}
-
-// jarsOf returns the class path of the dependencies that a Maven project names.
-func jarsOf(t *testing.T, toolkit, pom string) string {
-	dir := fetched(t, toolkit, pom, func(dir string) {
-		fetch(t, toolkit, "mvn", "--batch-mode", "--strict-checksums", "--file", pom, "dependency:copy-dependencies", "-DoutputDirectory="+dir)
-	})
-	return filepath.Join(dir, "*")
-}
-
-// java returns a command for a short program: the optimising compiler of the JVM would not pay off.
-func java(args ...string) *exec.Cmd {
-	return exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}, args...)...)
+	return foreign.Jars(t, toolkit, filepath.Join(testdata, toolkit, "pom.xml"))
 }
 
 // buildJAXWS generates classes from the WSDL with the toolkit's generator, compiles them with the
@@ -435,15 +428,15 @@ func buildJAXWS(t *testing.T, toolkit, generator, wsdl string, options ...string
 	dir, libraries := t.TempDir(), jars(t, toolkit)
 	generated, classes := filepath.Join(dir, "generated"), filepath.Join(dir, "classes")
 	require.NoError(t, os.Mkdir(generated, 0o755))
-	args := append([]string{"-cp", libraries, generator, "-p", "xroute", "-b", filepath.Join(toolkits, "jaxws", "bindings.xml"), "-d", generated}, options...)
-	runSilent(t, java(append(args, wsdl)...))
-	compile := []string{"-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-cp", libraries, "-d", classes, filepath.Join(toolkits, toolkit, "Toolkit.java")}
-	for _, directory := range []string{filepath.Join(generated, "xroute"), filepath.Join(toolkits, "jaxws")} {
+	args := append([]string{"-cp", libraries, generator, "-p", "xroute", "-b", filepath.Join(testdata, "jaxws", "bindings.xml"), "-d", generated}, options...)
+	foreign.RunSilent(t, foreign.Java(append(args, wsdl)...))
+	compile := []string{"-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-cp", libraries, "-d", classes, filepath.Join(testdata, toolkit, "Toolkit.java")}
+	for _, directory := range []string{filepath.Join(generated, "xroute"), filepath.Join(testdata, "jaxws")} {
 		sources, err := filepath.Glob(filepath.Join(directory, "*.java"))
 		require.NoError(t, err)
 		compile = append(compile, sources...)
 	}
-	runSilent(t, exec.Command("javac", compile...))
+	foreign.RunSilent(t, exec.Command("javac", compile...))
 	return classes + string(filepath.ListSeparator) + libraries
 }
 
@@ -451,10 +444,10 @@ func buildJAXWS(t *testing.T, toolkit, generator, wsdl string, options ...string
 // program.
 func buildGSOAP(t *testing.T, wsdl string) (program string) {
 	t.Helper()
-	source, dir := filepath.Join(toolkits, "gsoap"), t.TempDir()
+	source, dir := filepath.Join(testdata, "gsoap"), t.TempDir()
 	header := filepath.Join(dir, "xroute.h")
-	mustRun(t, "wsdl2h", "-Ow4", "-t", filepath.Join(source, "typemap.dat"), "-o", header, wsdl) // -Ow4: only types that are used
-	mustRun(t, "soapcpp2", "-1", "-j", "-C", "-L", "-x", "-w", "-c++11", "-I", "/usr/share/gsoap/import", "-d", dir, header)
+	foreign.Run(t, "wsdl2h", "-Ow4", "-t", filepath.Join(source, "typemap.dat"), "-o", header, wsdl) // -Ow4: only types that are used
+	foreign.Run(t, "soapcpp2", "-1", "-j", "-C", "-L", "-x", "-w", "-c++11", "-I", "/usr/share/gsoap/import", "-d", dir, header)
 	files := []string{filepath.Join(source, "client.cpp"), filepath.Join(dir, "soapXRouteWSBindingProxy.cpp"), filepath.Join(dir, "soapC.cpp")}
 	var compilers []*exec.Cmd
 	objects := []string{"-o", filepath.Join(dir, "client")}
@@ -469,17 +462,27 @@ func buildGSOAP(t *testing.T, wsdl string) (program string) {
 	for i, compiler := range compilers {
 		require.NoError(t, compiler.Wait(), files[i])
 	}
-	runSilent(t, exec.Command("g++", append(objects, "-lgsoap++")...))
+	foreign.RunSilent(t, exec.Command("g++", append(objects, "-lgsoap++")...))
 	return filepath.Join(dir, "client")
 }
 
 // modules returns the directory of Node.js modules that contains node-soap.
 func modules(t *testing.T) string {
-	dir := fetched(t, "node", filepath.Join(toolkits, "node", "package-lock.json"), func(dir string) {
+	dir := foreign.Fetched(t, "node", filepath.Join(testdata, "node", "package-lock.json"), func(dir string) {
 		for _, file := range []string{"package.json", "package-lock.json"} {
-			copyFile(t, filepath.Join(toolkits, "node", file), filepath.Join(dir, file))
+			foreign.CopyFile(t, filepath.Join(testdata, "node", file), filepath.Join(dir, file))
 		}
-		fetch(t, "node-soap", "npm", "ci", "--prefix", dir, "--no-audit", "--no-fund")
+		foreign.Fetch(t, "node-soap", "npm", "ci", "--prefix", dir, "--no-audit", "--no-fund")
 	})
 	return filepath.Join(dir, "node_modules")
+}
+
+// TestSOAPPage runs the program of schemas/xroute/README.md.
+func TestSOAPPage(t *testing.T) {
+	needs.Everything(t, "zeep")
+	d := daemontest.Examples(t)
+	programs := foreign.Snippets(t, "../../../../schemas/xroute/README.md")
+	file := filepath.Join(t.TempDir(), "main.py")
+	require.NoError(t, os.WriteFile(file, []byte(programs["python"]), 0o600))
+	foreign.RunDocumented(t, exec.Command(python(t), "-W", "error", file), programs["text"], "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+daemontest.ExamplesKey)
 }
