@@ -154,7 +154,7 @@ hostile: ## attack a daemon while two integrators send, one line per attack; up 
 phone: PHONE = 10m
 phone: ## follow forecasts for PHONE (10m) in Chromium as slow as a phone: streets within 1 s, 20 MB of heap growth at most
 	@.ci/setup test
-	TRAFFICD_TEST=all PHONE=$(PHONE) go test -v -count=1 -timeout 60m ./cmd/trafficd -run '^TestPhone$$'
+	TRAFFICD_TEST=all PHONE=$(PHONE) go test -v -count=1 -timeout 60m ./cmd/dev/conformance/browser -run '^TestPhone$$'
 
 .PHONY: fresh
 fresh: ## nightly: `make run` and `make test` in a minimal Debian system; needs root and debootstrap, up to 90 minutes

@@ -89,10 +89,15 @@ type Load struct {
 	clients  sync.WaitGroup
 }
 
-// The errors that clients of Load expect before a response.
-func NeverFails(error) bool       { return false }
+// NeverFails, MayBeRefused and MayBeCut report whether the clients of a Load expect an error before a
+// response: none, that of a daemon that does not run, or any.
+func NeverFails(error) bool { return false }
+
+// MayBeRefused is described with NeverFails.
 func MayBeRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
-func MayBeCut(error) bool         { return true }
+
+// MayBeCut is described with NeverFails.
+func MayBeCut(error) bool { return true }
 
 // StartLoad starts clients, half of which keep their connections, until Stop.
 func StartLoad(t *testing.T, promised *Ledger, address string, clients int, expected func(error) bool) *Load {

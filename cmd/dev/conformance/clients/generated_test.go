@@ -28,8 +28,6 @@ const openapiTools = "testdata/openapi"
 // generatorSHA256 is the checksum of openapi-generator's jar.
 const generatorSHA256 = "4b83ccc6fd43056c8c631cd0195e5100bd0550912502527bab09ac76152dab0c"
 
-const ()
-
 // codeSample is an entry of x-codeSamples.
 type codeSample struct{ Lang, Source string }
 

@@ -62,12 +62,12 @@ func cacheRoot(t *testing.T) string {
 
 // lock prevents concurrent test runs from filling the same entry. The kernel releases it if its
 // holder dies.
-func lock(t *testing.T, path string) (unlock func() error) {
+func lock(t *testing.T, path string) (unlock func()) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	require.NoError(t, err)
 	require.NoError(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
-	return f.Close
+	return func() { f.Close() }
 }
 
 // Fetch runs a package manager, which downloads, and prints progress.
@@ -145,7 +145,7 @@ func Run(t *testing.T, program string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	out, err := cmd.Output()
-	if exit, ok := err.(*exec.ExitError); ok {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		t.Fatalf("%s: %v\n%s%s", cmd, exit, out, exit.Stderr)
 	}
 	require.NoError(t, err, "%s is missing: .ci/needs names its package", program)
