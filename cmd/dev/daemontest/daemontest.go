@@ -210,7 +210,16 @@ func (d *Trafficd) Layer(key, query string, headers ...string) (*http.Response, 
 // AwaitLayer waits until the layer is served.
 func (d *Trafficd) AwaitLayer(key string) {
 	d.T.Helper()
-	d.Eventually(func() bool { a, _ := d.Layer(key, ""); return a.StatusCode == http.StatusOK }, "the layer is served")
+	d.Eventually(func() bool {
+		req, err := http.NewRequestWithContext(d.T.Context(), http.MethodHead, "http://"+d.API+layers.Path, nil)
+		require.NoError(d.T, err)
+		req.Header.Set("Authorization", "apiKey "+key)
+		response, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false // it does not listen yet
+		}
+		return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	}, "the layer is served")
 }
 
 // WithoutKey sends a request with the given headers only. It does not follow redirects.
