@@ -2,6 +2,7 @@ package negotiate
 
 import (
 	"bytes"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -67,7 +68,7 @@ func matches(lists [][]byte, etag []byte, weakly bool) bool {
 			if end < 2 {
 				break
 			}
-			if bytes.Equal(tag[:end], etag) && (weakly || !isWeak && !etagIsWeak) {
+			if bytes.Equal(tag[:end], etag) && (weakly || !isWeak && !etagIsWeak) || weakly && isCompressed(tag[:end], etag) {
 				return true
 			}
 			list = tag[end:]
@@ -76,10 +77,17 @@ func matches(lists [][]byte, etag []byte, weakly bool) bool {
 	return false
 }
 
+// isCompressed reports whether tag is etag with the suffix that Apache adds when it compresses a
+// body, and does not remove from the requests that it forwards.
+func isCompressed(tag, etag []byte) bool {
+	opaque, suffixed := bytes.CutSuffix(tag, gzipSuffix)
+	return suffixed && len(etag) > 0 && bytes.Equal(opaque, etag[:len(etag)-1])
+}
+
 var (
 	weakPrefix = []byte("W/")
-	bytesRange = []byte("bytes=")
-	hyphen     = []byte{'-'}
+	gzipSuffix = []byte(`-gzip"`)
+	bytesUnit  = []byte("bytes")
 )
 
 // ByteRange is the requested part [from, to) of a body.
@@ -97,14 +105,14 @@ var WholeBody = ByteRange{Whole: true}
 // body. A date in If-Range never matches, because a body may differ between replicas within the
 // same second.
 func RangeOf(h *fasthttp.RequestHeader, etag []byte, size int) ByteRange {
-	spec, ok := bytes.CutPrefix(h.Peek(fasthttp.HeaderRange), bytesRange)
-	if !ok || !h.IsGet() {
+	unit, spec, ok := bytes.Cut(h.Peek(fasthttp.HeaderRange), []byte{'='})
+	if !ok || !bytes.EqualFold(unit, bytesUnit) || !h.IsGet() {
 		return WholeBody
 	}
 	if tag := h.Peek(fasthttp.HeaderIfRange); len(tag) > 0 && !bytes.Equal(tag, etag) {
 		return WholeBody
 	}
-	first, last, ok := bytes.Cut(bytes.TrimSpace(spec), hyphen)
+	first, last, ok := bytes.Cut(bytes.TrimSpace(spec), []byte{'-'})
 	if !ok {
 		return WholeBody
 	}
@@ -127,14 +135,17 @@ const (
 )
 
 // position parses the number before or after the hyphen of a byte range. It returns missing if
-// there is none, and malformed if it is invalid.
-func position(text []byte) int {
+// there is none, and malformed if it is invalid. It clips numbers above any size of a body, because
+// they are valid.
+func position(text []byte) (n int) {
 	if len(text) == 0 {
 		return missing
 	}
-	n, err := fasthttp.ParseUint(text)
-	if err != nil {
-		return malformed
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return malformed
+		}
+		n = min(n, math.MaxInt/100)*10 + int(c-'0')
 	}
 	return n
 }

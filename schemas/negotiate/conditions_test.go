@@ -36,6 +36,11 @@ func TestUnmodified(t *testing.T) {
 	f(true, "If-None-Match", `"x", "y,z" ,W/"ab-g"`)
 	f(true, "If-None-Match", `"x"`, "If-None-Match", `"ab-g"`)
 	f(true, "If-None-Match", "*")
+	f(true, "If-None-Match", `"ab-g-gzip"`) // Apache's suffix
+	f(true, "If-None-Match", `"x-gzip", W/"ab-g-gzip"`)
+	f(false, "If-None-Match", `"ab-gzip"`)
+	f(false, "If-None-Match", `"ab-g-br"`)
+	f(false, "If-None-Match", `"-gzip"`)
 	f(false, "If-None-Match", `"ab"`)
 	f(false, "If-None-Match", "ab-g")
 	f(false, "If-None-Match", `"ab-g`)
@@ -59,6 +64,7 @@ func TestPreconditionFailed(t *testing.T) {
 	f(false, "If-Match", "*")
 	f(true, "If-Match", `W/"ab-g"`) // a weak tag matches nothing
 	f(true, "If-Match", `"ab"`)
+	f(true, "If-Match", `"ab-g-gzip"`) // Apache's bytes are others
 	f(true, "If-Match", "ab-g")
 	f(true, "If-Match", "")
 	f(false, "If-Unmodified-Since", atNoon)
@@ -107,13 +113,17 @@ func TestRangeOf(t *testing.T) {
 	f("bytes=2-5", ByteRange{From: 2, To: 6})
 	f("bytes=2-", ByteRange{From: 2, To: size})
 	f("bytes=2-99999", ByteRange{From: 2, To: size})
+	f("Bytes=2-5", ByteRange{From: 2, To: 6})
+	f("bytes=2-99999999999999999999", ByteRange{From: 2, To: size})
+	f("bytes=-99999999999999999999", ByteRange{From: 0, To: size})
+	require.True(t, RangeOf(get("Range", "bytes=99999999999999999999-"), nil, size).Unsatisfiable)
 	f("bytes=-3", ByteRange{From: 7, To: size})
 	f("bytes=-99", ByteRange{From: 0, To: size})
 	f("bytes=9-", ByteRange{From: 9, To: size})
 	f("bytes=10-", ByteRange{From: 10, To: size, Unsatisfiable: true})
 	f("bytes=10-12", ByteRange{From: 10, To: size, Unsatisfiable: true})
 	f("bytes=-0", ByteRange{From: size, To: size, Unsatisfiable: true})
-	for _, ignored := range []string{"", "bytes=", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes=1-2,4-5", "lines=1-2", "bytes=--1", "bytes=99999999999999999999-"} {
+	for _, ignored := range []string{"", "bytes=", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes=1-2,4-5", "lines=1-2", "bytes=--1", "bytes=+1-", "bytes"} {
 		f(ignored, WholeBody)
 	}
 	f("bytes=2-5", ByteRange{From: 2, To: 6}, `"ab"`)
