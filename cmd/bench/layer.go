@@ -156,12 +156,9 @@ func (o options) layerUpdates(ctx context.Context) {
 func (o options) layerFloor(l *layer, full float64) {
 	floor, zipped := l.floor(append(horizons, ""))
 	for _, document := range []struct{ query, name string }{{"", "layer_"}, {"?horizon=30", "layer_horizon_"}} {
-		plain := l.get(document.query, "identity")
-		for _, encoding := range []string{"gzip", "zstd"} {
-			packed := float64(len(l.get(document.query, encoding)))
-			o.line(document.name+encoding+"_over_gzip6", packed/float64(zipped[document.query]), "ratio")
-			o.line(document.name+encoding+"_over_identity", packed/float64(len(plain)), "ratio")
-		}
+		plain, packed := l.get(document.query, "identity"), l.get(document.query, "gzip")
+		o.line(document.name+"gzip_over_gzip6", float64(len(packed))/float64(zipped[document.query]), "ratio")
+		o.line(document.name+"gzip_over_identity", float64(len(packed))/float64(len(plain)), "ratio")
 	}
 	o.line("layer_floor_ms", floor, "ms")
 	o.line("layer_full_over_floor", full/floor, "ratio")
@@ -199,7 +196,6 @@ func (o options) layerSince(ctx context.Context, l *layer) {
 	for i, s := range scopes {
 		query := s.query + "since=" + url.QueryEscape(etags[i])
 		o.line(s.name+"_kb", float64(len(l.get(query, "gzip")))/1000, "kB")
-		o.line(s.name+"_zstd_kb", float64(len(l.get(query, "zstd")))/1000, "kB")
 	}
 }
 
@@ -220,8 +216,8 @@ func (o options) layerTurns(ctx context.Context) {
 	o.layerTurn(ctx, "layer_whole_", append(horizons, ""))
 }
 
-// layerTurn measures the CPU time of a minute without changes and of one in which a period ends,
-// including the work done in advance. Clients request the documents for the given queries.
+// layerTurn measures the CPU time of a minute without changes and of one in which a period ends.
+// Clients request the documents for the given queries.
 func (o options) layerTurn(ctx context.Context, prefix string, queries []string) {
 	turn := time.Now().Truncate(time.Minute).Add(3 * time.Minute) // the end of a period
 	if time.Until(turn) < 140*time.Second {                       // leave time for the full build and its garbage collection

@@ -21,7 +21,7 @@ func BenchmarkBuild(b *testing.B) {
 			l := prepared(DefaultConfig())
 			replace(l, all)
 			rebuild(l, noon)
-			b.ReportMetric(float64(l.current.Load().size())/1e6, "MB")
+			b.ReportMetric(float64(l.current.Load().bytes)/1e6, "MB")
 		}
 	})
 	update := func(name string, street func(i int) int) {
@@ -54,7 +54,7 @@ func BenchmarkBuild(b *testing.B) {
 func BenchmarkForms(b *testing.B) {
 	l := served(b, benchStreets)
 	d := l.current.Load().zones["UTC"][0]
-	c := new(compressor)
+	c := compressors.Get().(*compressor)
 	for f, name := range []string{"protobuf", "json"} {
 		f := format(f)
 		plain := d.body(f, identity).size
@@ -68,13 +68,11 @@ func BenchmarkForms(b *testing.B) {
 				}
 			})
 		}
-		run("write", func(p *piece) { c.text = c.append(f, c.text[:0], p) })
-		for e := gzipped; e < numEncodings; e++ {
-			run(fmt.Sprintf("%s,%d%%", encodingNames[e], 100*d.body(f, e).size/plain), func(p *piece) {
-				c.text = c.append(f, c.text[:0], p)
-				c.form(c.text, c.values, e, false)
-			})
-		}
+		run("text", func(p *piece) { c.text = p.appendText(c.text[:0], f) })
+		run("gzip", func(p *piece) {
+			c.text = p.appendText(c.text[:0], f)
+			c.form(c.text, gzipped, p.level(0))
+		})
 		b.Run(name+"/join", func(b *testing.B) {
 			for b.Loop() {
 				join(d.pieces, f, gzipped)
@@ -83,31 +81,24 @@ func BenchmarkForms(b *testing.B) {
 	}
 }
 
-// BenchmarkBucketSizes reports, for several bucket sizes, the size of the compressed layer and the
-// fraction of it that is compressed again when a random hundredth of the streets changes.
-func BenchmarkBucketSizes(b *testing.B) {
+// BenchmarkCellSizes reports, for several sizes of cells, the size of the compressed layer and of a
+// compressed horizon.
+func BenchmarkCellSizes(b *testing.B) {
 	list := streetsOf(b, city(benchStreets, noon))
 	slices.SortFunc(list, byPosition)
-	changed := map[*street]bool{}
-	for len(changed) < benchStreets/100 {
-		changed[list[rand.IntN(len(list))]] = true
-	}
-	for _, limit := range []int{10, 20, 40, maxBucketStreets, 160, 320} {
+	z := &zone{name: "UTC"}
+	for _, limit := range []int{100, 200, maxCellStreets, 800} {
 		b.Run(fmt.Sprint(limit), func(b *testing.B) {
-			c, z := new(compressor), newZone("UTC", noon, newCompressors())
 			for b.Loop() {
-				total, recompressed := 0, 0
-				buckets := cut(list, limit)
-				for _, k := range buckets {
-					p := k.part(z, view{whole: true, at: instantOf(noon)}, c)
-					n := len(p.form(protobuf, gzipped).bytes)
-					if total += n; slices.ContainsFunc(k.streets, func(s *street) bool { return changed[s] }) {
-						recompressed += n
+				cells := cut(list, limit, nil)
+				b.ReportMetric(float64(len(list))/float64(len(cells)), "streets/cell")
+				for unit, v := range map[string]view{"B/street": {true, instantOf(noon)}, "B/street,horizon": horizon(30).from(instantOf(noon))} {
+					total := 0
+					for _, c := range cells {
+						total += len(newPiece(c.streets, v, z, false).form(protobuf, gzipped).bytes)
 					}
+					b.ReportMetric(float64(total)/benchStreets, unit)
 				}
-				b.ReportMetric(float64(len(list))/float64(len(buckets)), "streets/bucket")
-				b.ReportMetric(float64(total)/benchStreets, "B/street")
-				b.ReportMetric(float64(recompressed)/float64(total), "recompressed/full")
 			}
 		})
 	}

@@ -1,13 +1,15 @@
 package layers
 
 import (
+	"bufio"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/valyala/fasthttp"
@@ -23,45 +25,48 @@ type body struct {
 
 // The text before, between and after the pieces of a document. Protobuf needs none.
 var (
-	openings   = [numFormats][numEncodings]form{jsonText: stored(jsonOpen)}
-	separators = [numFormats][numEncodings]form{jsonText: stored(",")}
-	closings   = [numFormats][numEncodings]form{jsonText: stored(jsonClose)}
+	opening   = [numFormats][numEncodings]form{jsonText: stored(jsonOpen)}
+	separator = [numFormats][numEncodings]form{jsonText: stored(",")}
+	closing   = [numFormats][numEncodings]form{jsonText: stored(jsonClose)}
 )
 
-// join returns the body of a document made up of pieces. It skips nil pieces.
+// join returns the body of a document made up of pieces. It skips empty ones.
 func join(pieces []*piece, f format, e encoding) *body {
-	content, separator := openings[f][e].plain, separators[f][e]
-	b := &body{segments: make([][]byte, 0, 2*len(pieces)+2)}
-	add := func(segment []byte) {
-		if len(segment) > 0 {
-			b.segments, b.size = append(b.segments, segment), b.size+len(segment)
+	b := &body{segments: make([][]byte, 0, 2*len(pieces)+3)}
+	crc, size := uint32(0), 0
+	add := func(f *form) {
+		crc, size = joinCRC(crc, f.crc, f.size), size+f.size
+		if len(f.bytes) > 0 {
+			b.segments, b.size = append(b.segments, f.bytes), b.size+len(f.bytes)
 		}
 	}
-	add(slices.Concat(headers[e], openings[f][e].bytes))
+	if e == gzipped {
+		add(&form{bytes: gzipHeader})
+	}
+	add(&opening[f][e])
 	first := true
 	for _, p := range pieces {
-		if p == nil {
+		if p.empty {
 			continue
 		}
-		if !first && separator.bytes != nil {
-			add(separator.bytes)
-			content = content.then(separator.plain)
+		if !first {
+			add(&separator[f][e])
 		}
 		first = false
-		encoded := p.form(f, e)
-		add(encoded.bytes)
-		content = content.then(encoded.plain)
+		add(p.form(f, e))
 	}
-	add(slices.Concat(closings[f][e].bytes, trailersOf(content.then(closings[f][e].plain))[e]))
+	if add(&closing[f][e]); e == gzipped {
+		add(&form{bytes: gzipTrailer(crc, size)})
+	}
 	return b
 }
 
 // sumOf returns the hash of a document's content, computed from the hashes of its pieces.
-func sumOf(pieces []*piece, z *zone, c scope) uint64 {
+func sumOf(pieces []*piece, z *zone, v view) uint64 {
 	sums := make([]byte, 0, 8*len(pieces)+64)
-	sums = fmt.Appendf(sums, "%s %t %d ", z.name, c.whole, c.horizon)
+	sums = fmt.Appendf(sums, "%s %t %d ", z.name, v.whole, v.at)
 	for _, p := range pieces {
-		if p != nil {
+		if !p.empty {
 			sums = binary.LittleEndian.AppendUint64(sums, p.sum)
 		}
 	}
@@ -70,14 +75,14 @@ func sumOf(pieces []*piece, z *zone, c scope) uint64 {
 
 // formsVersion must be increased when the encoders change, so that replicas that run different
 // versions do not send different bytes with the same ETag.
-const formsVersion = 5
+const formsVersion = 6
 
 // etagOf returns the ETag of content with the hash sum, in format f and encoding e.
 func etagOf(sum uint64, f format, e encoding) []byte {
 	return fmt.Appendf(nil, `"%016x%s"`, sum+formsVersion, etagSuffix[f][e])
 }
 
-var etagSuffix = [numFormats][numEncodings]string{{"", "-g", "-z"}, {"-j", "-jg", "-jz"}}
+var etagSuffix = [numFormats][numEncodings]string{{"", "-g"}, {"-j", "-jg"}}
 
 // sumFromETag returns the hash of the content that an ETag identifies, whatever its format and
 // encoding. ok is false if the ETag is malformed. The quotes may be missing, because HTTP client
@@ -94,57 +99,44 @@ func sumFromETag(etag string) (sum uint64, ok bool) {
 // setBody sets the body to bytes [from, to) of b, without copying them. It returns a 503 if the
 // client is still reading too much of earlier layers.
 func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) *contract.APIError {
-	k := r.kept(b)
-	for i, segment := range b.segments {
-		switch {
-		case from >= len(segment):
-			from, to = from-len(segment), to-len(segment)
-			continue
-		case to <= len(segment) && k.own == 0:
-			ctx.Response.SetBodyRaw(segment[from:to])
-		default:
-			if apiErr := r.layer.unread.add(r.client, k); apiErr != nil {
-				return apiErr
-			}
-			s := streams.Get().(*stream)
-			s.rest, s.skip, s.left = b.segments[i:], from, to-from
-			s.unread, s.client, s.kept = r.layer.unread, r.client, k
-			ctx.Response.SetBodyStream(s, s.left)
-		}
+	if b.size == 0 {
 		return nil
 	}
-	return nil
-}
-
-// kept returns what the response keeps in memory if its body is b.
-func (r *response) kept(b *body) kept {
-	k := kept{source: source{replaced: r.replaced, format: r.format, encoding: r.encoding}, sizes: sizes{b.size, b.size}}
-	if !r.part {
-		return k
-	}
+	own, segments := 0, b.segments
 	for _, p := range r.pieces {
-		switch {
-		case p == nil:
-		case p.own:
-			k.own += int64(len(p.form(r.format, r.encoding).bytes))
-		case p.every:
-			k.changes = p.form(r.format, r.encoding)
-			return k
+		if p.own && !p.empty {
+			own += len(p.form(r.format, r.encoding).bytes)
 		}
 	}
-	k.sizes = sizes{b.size - int(k.own), r.document.size(r.format, r.encoding)}
-	return k
+	for ; from >= len(segments[0]); segments = segments[1:] {
+		from, to = from-len(segments[0]), to-len(segments[0])
+	}
+	if to <= len(segments[0]) && own == 0 {
+		ctx.Response.SetBodyRaw(segments[0][from:to])
+		return nil
+	}
+	s := streams.Get().(*stream)
+	*s = stream{
+		rest: segments, skip: from, left: to - from,
+		layer: r.layer, client: r.client, source: source{r.document, r.format, r.encoding}, shared: b.size - own, own: own,
+	}
+	if apiErr := r.layer.addUnread(s); apiErr != nil {
+		return apiErr
+	}
+	ctx.Response.SetBodyStream(s, s.left)
+	return nil
 }
 
 // stream writes segments one after the other. fasthttp closes it after the response.
 type stream struct {
-	rest [][]byte // segments to write
-	skip int      // bytes to skip in the first segment
-	left int      // number of bytes to write
-
-	unread *unread // contains the response
+	rest   [][]byte // segments to write
+	skip   int      // bytes to skip in the first segment
+	left   int      // number of bytes to write
+	layer  *Layer   // counts the response as unread
 	client string
-	kept   kept
+	source source
+	shared int // size of what it shares with other responses from the source
+	own    int // size of what was made for it
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
@@ -170,31 +162,71 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // WriteTo implements io.WriterTo. It combines small segments into large writes.
 func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
-	buffer := gatherBuffers.Get().(*[gatherSize]byte)
-	defer gatherBuffers.Put(buffer)
+	buffer := buffers.Get().(*bufio.Writer)
+	defer buffers.Put(buffer)
+	defer buffer.Reset(nil)
+	buffer.Reset(w)
 	for s.left > 0 && err == nil {
-		chunk := s.next(s.left)
-		if len(chunk) < gatherSize/4 && s.left > 0 {
-			n := copy(buffer[:], chunk)
-			for s.left > 0 && n < gatherSize {
-				n += copy(buffer[n:], s.next(min(s.left, gatherSize-n)))
-			}
-			chunk = buffer[:n]
-		}
 		var n int
-		n, err = w.Write(chunk)
+		n, err = buffer.Write(s.next(s.left))
 		written += int64(n)
 	}
-	return written, err
+	return written, cmp.Or(err, buffer.Flush())
 }
 
-const gatherSize = 128 << 10
-
-var gatherBuffers = sync.Pool{New: func() any { return new([gatherSize]byte) }}
+var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 128<<10) }}
 
 func (s *stream) Close() error {
-	s.unread.remove(s.client, s.kept)
+	s.layer.removeUnread(s)
 	*s = stream{}
 	streams.Put(s)
 	return nil
+}
+
+// Limits on what slow clients keep in memory. A layer of 100,000 streets as JSON without compression
+// takes about 200 MB, and a client may take an hour to read it.
+const (
+	madeLimit    = 256 << 20 // responses made for single requests, of all clients
+	earlierLimit = 128 << 20 // what a client is reading of earlier layers when it requests another body
+)
+
+// source is a document in a format and encoding: what responses share with each other.
+type source struct {
+	document *document
+	format   format
+	encoding encoding
+}
+
+// addUnread counts a response until its stream is closed. It returns a 503 if the client is reading
+// more than the limit of earlier layers. Responses from one source count at most as much as it does.
+func (l *Layer) addUnread(s *stream) *contract.APIError {
+	l.clients.Lock()
+	defer l.clients.Unlock()
+	sources, earlier := l.unread[s.client], 0
+	for from, size := range sources {
+		if d := from.document; d != l.current.Load().document(d.zone.name, d.index) {
+			earlier += min(size, d.size(from.format, from.encoding))
+		}
+	}
+	if earlier > l.earlierLimit {
+		return contract.Unavailable(fmt.Sprintf("this client is still reading %d bytes of earlier layers, more than %d: read them or close "+
+			"their connections, then try again", earlier, l.earlierLimit), time.Second)
+	}
+	if sources == nil {
+		sources = map[source]int{}
+		l.unread[s.client] = sources
+	}
+	sources[s.source] += s.shared
+	l.made.Charge(s.client, int64(s.own))
+	return nil
+}
+
+func (l *Layer) removeUnread(s *stream) {
+	l.clients.Lock()
+	defer l.clients.Unlock()
+	sources := l.unread[s.client]
+	if sources[s.source] -= s.shared; sources[s.source] <= 0 {
+		delete(sources, s.source)
+	}
+	l.made.Discharge(s.client, int64(s.own))
 }

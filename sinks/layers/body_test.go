@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"io"
-	"slices"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -51,30 +50,30 @@ func TestOwnMemory(t *testing.T) {
 	pieceOf := func(text string, own bool) *piece {
 		p := &piece{own: own}
 		for f, e := range variants {
-			p.forms[f][e].Store(&form{[]byte(text), checksum{}.add([]byte(text))})
+			p.forms[f][e].Store(&form{bytes: []byte(text)})
 		}
 		return p
 	}
-	shared, own := pieceOf("shared", false), pieceOf("own", true)
-	changes := pieceOf("changes", false)
-	changes.every = true
-	for _, c := range []struct {
-		pieces  []*piece
-		want    sizes
-		wantOwn int64
-	}{
-		{nil, sizes{0, 12}, 0},
-		{[]*piece{nil}, sizes{0, 12}, 0},
-		{[]*piece{shared}, sizes{6, 12}, 0},
-		{[]*piece{own}, sizes{0, 12}, 3},
-		{[]*piece{shared, own}, sizes{6, 12}, 3},
-		{[]*piece{shared, shared}, sizes{12, 12}, 0},
-		{[]*piece{changes}, sizes{7, 7}, 0},
-	} {
-		r := &response{document: &document{pieces: []*piece{shared, nil, shared}}, pieces: c.pieces, part: true}
-		k := r.kept(r.body())
-		require.Equal(t, c.want, k.sizes, c)
-		require.Equal(t, c.wantOwn, k.own, c)
-		require.Equal(t, slices.Contains(c.pieces, changes), k.changes != nil, c)
+	shared, own, empty := pieceOf("shared", false), pieceOf("own", true), &piece{empty: true, own: true}
+	d := &document{pieces: []*piece{shared, empty, shared}, changes: map[uint32]*piece{1: nil, 2: pieceOf("changes", false)}}
+	require.Equal(t, len("shared"+"shared"+"changes"), d.size(protobuf, identity))
+	f := func(wantShared, wantOwn int, pieces ...*piece) {
+		t.Helper()
+		l := New(DefaultConfig(), zerolog.Nop())
+		ctx := &fasthttp.RequestCtx{}
+		r := &response{layer: l, document: d, client: "c", pieces: pieces, part: true}
+		b := join(pieces, protobuf, identity)
+		require.Nil(t, r.setBody(ctx, b, 0, b.size))
+		require.Equal(t, wantShared, l.unread["c"][source{d, protobuf, identity}])
+		require.EqualValues(t, wantOwn, l.made.Total())
+		require.NoError(t, ctx.Response.CloseBodyStream())
+		require.Empty(t, l.unread["c"])
+		require.Zero(t, l.made.Total())
 	}
+	f(0, 0)
+	f(0, 0, empty)
+	f(0, 0, shared) // small enough to be copied
+	f(0, 3, own)
+	f(6, 3, shared, empty, own)
+	f(12, 0, shared, shared)
 }

@@ -1,95 +1,133 @@
 package layers
 
 import (
+	"maps"
 	"net/http"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 )
+
+// changes holds a feed's updates: the latest forecast of each changed street, or nil if the street
+// was removed.
+type changes struct {
+	replace bool // all other streets are removed
+	streets map[key]*street
+}
+
+func noChanges() changes { return changes{streets: map[key]*street{}} }
 
 // snapshot is the finished layer: every document that a client can request. It is immutable and
 // shares unchanged documents and pieces with its predecessor.
 type snapshot struct {
-	state
-	zones     map[string][]*document // keyed by the name of the time zone; indexed by scope, as in builder.scopes
-	ref       instant                // the reference time
-	streets   int                    // number of streets shown
-	unlocated int                    // number of those whose code contains no location
-	covered   instant                // the end of the last period; 0 if there is no street
-	until     []byte                 // covered as a header value
+	zones     map[string][]*document // keyed by the name of the time zone; indexed by view, as in builder.views
+	cells     []*cell
+	numbered  []*street // all streets, ordered by key; also those that ended or were removed recently
+	versions  map[uint64]version
+	oldest    uint32 // number of a build; changes since earlier ones are not known
+	ref       instant
+	streets   int     // number of streets shown
+	unlocated int     // number of those whose code contains no location
+	leftOut   int     // forecasts omitted because of max_streets since the feed last replaced everything
+	covered   instant // the end of the last period; 0 if there is no street
+	until     []byte  // covered as a header value
 	built     time.Time
-	number    uint64 // number of builds, including this one
-}
-
-// state is the result of all updates so far.
-type state struct {
-	numbered []*street // all streets, at most maxStreets, ordered by key
-	buckets  []*bucket
-	removed  []removal
-	oldest   uint64 // number of a build; removed contains all removals after it
-	leftOut  int    // forecasts omitted because of maxStreets since the feed last replaced everything
-}
-
-// removal is a street that a build removed, or replaced by one with a different code.
-type removal struct {
-	*street
-	number uint64 // number of the build
-	at     time.Time
+	bytes     int           // total size of the bodies that were built
+	number    uint32        // number of builds, including this one
+	replaced  chan struct{} // closed when this is no longer the latest snapshot
 }
 
 // document returns a document, or nil if there is no snapshot or if the zone is not in it.
-func (s *snapshot) document(zone string, scope int) *document {
+func (s *snapshot) document(zone string, view int) *document {
 	if s == nil || s.zones[zone] == nil {
 		return nil
 	}
-	return s.zones[zone][scope]
+	return s.zones[zone][view]
 }
 
-// replaceBy closes the channels of all documents that next does not contain.
-func (s *snapshot) replaceBy(next *snapshot) {
-	for name, documents := range s.zones {
-		for i, d := range documents {
-			if d.built && d != next.document(name, i) {
-				close(d.replaced)
-			}
-		}
+// document is the layer in one time zone and view. It is immutable, except that bodies and changes
+// are made on request.
+type document struct {
+	zone         *zone
+	index        int       // of the view in builder.views
+	view         view      // relative to the reference time
+	modified     time.Time // when this content was built, in whole seconds; later than for the previous content
+	pieces       []*piece  // of each cell
+	sum          uint64    // hash of the content
+	lastModified []byte    // modified as a header value
+	etags        [numFormats][numEncodings][]byte
+	bodies       [numFormats][numEncodings]atomic.Pointer[body]
+	filling      sync.Mutex // held while a body is made
+
+	following sync.Mutex        // guards the fields below
+	changes   map[uint32]*piece // since other builds, by their numbers; nil means that clients get the whole layer
+	followed  int               // number of streets in changes
+}
+
+// body returns the document's body in a format and encoding. It compresses only the pieces that are
+// not compressed yet.
+func (d *document) body(f format, e encoding) *body {
+	if b := d.bodies[f][e].Load(); b != nil {
+		return b
 	}
+	d.filling.Lock()
+	defer d.filling.Unlock()
+	if b := d.bodies[f][e].Load(); b != nil {
+		return b
+	}
+	parallel(len(d.pieces), func(i int) {
+		if !d.pieces[i].empty {
+			d.pieces[i].form(f, e)
+		}
+	})
+	b := join(d.pieces, f, e)
+	if b.size <= maxJoinedSize { // it is sent in one write
+		b.segments = [][]byte{slices.Concat(b.segments...)}
+	}
+	d.bodies[f][e].Store(b)
+	return b
 }
 
-func (s *snapshot) size() (total int) {
-	for _, documents := range s.zones {
-		for _, d := range documents {
-			for f, e := range variants {
-				if b := d.bodies[f][e].Load(); b != nil {
-					total += b.size
-				}
-			}
+const maxJoinedSize = 256 << 10
+
+// size returns the size of the pieces and of the changes that were made in a format and encoding.
+func (d *document) size(f format, e encoding) (total int) {
+	d.following.Lock()
+	defer d.following.Unlock()
+	for _, p := range slices.AppendSeq(slices.Clone(d.pieces), maps.Values(d.changes)) {
+		if p == nil {
+			continue
+		}
+		if made := p.forms[f][e].Load(); made != nil {
+			total += len(made.bytes)
 		}
 	}
 	return total
 }
 
+// zone is a time zone in which the layer is built.
+type zone struct {
+	name  string
+	until time.Time // when it is dropped; zero while a client uses it
+	// Unix time of the last request, by view.whole.
+	asked map[bool]*[numFormats][numEncodings]atomic.Int64
+}
+
 // builder makes snapshots, each from its predecessor. It is not safe for concurrent use.
 type builder struct {
-	state
-	scopes      []scope          // the whole layer, then the horizons
-	farthest    instant          // the longest horizon
-	zones       map[string]*zone // time zones to build
-	maxStreets  int
-	keepForms   time.Duration
-	compressors *compressors
-	ordered     []*street // the streets in the order of the layer
-	ahead       []*bucket // buckets prepared for the next minute
-	last        *snapshot // the latest snapshot; before the first build, an empty one
+	cfg     Config
+	views   []view           // the whole layer, then the horizons; relative to the reference time
+	zones   map[string]*zone // time zones to build
+	ordered []*street        // those of last.numbered that have periods, in the order of the layer
+	last    *snapshot        // the latest snapshot; before the first build, an empty one
 }
 
 func newBuilder(cfg Config) *builder {
-	b := &builder{
-		maxStreets: cfg.MaxStreets, keepForms: cfg.KeepForms, compressors: newCompressors(), scopes: []scope{{whole: true}},
-		zones: map[string]*zone{}, last: &snapshot{},
-	}
+	b := &builder{cfg: cfg, views: []view{{whole: true}}, zones: map[string]*zone{}, last: &snapshot{versions: map[uint64]version{}}}
 	for _, minutes := range cfg.Horizons {
-		b.scopes = append(b.scopes, atHorizon(minutes))
-		b.farthest = max(b.farthest, atHorizon(minutes).horizon)
+		b.views = append(b.views, horizon(minutes))
 	}
 	return b
 }
@@ -98,6 +136,8 @@ func newBuilder(cfg Config) *builder {
 // The old keys remain valid until everything is ready for the new ones.
 const zoneGrace = time.Minute
 
+// setZones sets the time zones. The horizons of a new one are built in advance as gzipped protobuf,
+// which map clients request, so that the first client does not wait.
 func (b *builder) setZones(names []string, now time.Time) {
 	for name, z := range b.zones {
 		if z.until.IsZero() && !slices.Contains(names, name) {
@@ -106,239 +146,218 @@ func (b *builder) setZones(names []string, now time.Time) {
 	}
 	for _, name := range names {
 		if b.zones[name] == nil {
-			b.zones[name] = newZone(name, now, b.compressors)
+			b.zones[name] = &zone{name: name, asked: map[bool]*[numFormats][numEncodings]atomic.Int64{false: {}, true: {}}}
+			b.zones[name].asked[false][protobuf][gzipped].Store(now.Unix())
 		}
 		b.zones[name].until = time.Time{}
 	}
 }
 
-// number returns the number of the next build.
-func (b *builder) number() uint64 { return b.last.number + 1 }
-
-// update applies the changes and builds the layer at now. Streets over maxStreets are dropped until
-// the feed sends them again, so leftOut counts them until the feed replaces everything.
-func (b *builder) update(c changes, now time.Time) *snapshot {
-	ref := instantOf(now.Truncate(time.Minute))
-	if ref < b.last.ref { // the clock was set back, perhaps to before the periods
-		for _, s := range b.numbered {
-			s.reach = 0
-		}
+// update applies the changes and builds the layer for a reference time.
+func (b *builder) update(c changes, ref instant, now time.Time) *snapshot {
+	next := &snapshot{
+		numbered: b.last.numbered, oldest: b.last.oldest, leftOut: b.last.leftOut,
+		number: b.last.number + 1, ref: ref, built: now, replaced: make(chan struct{}),
 	}
-	if !c.empty() {
-		before := b.numbered
-		streets, removed := c.apply(before, b.number(), ref, ref+b.farthest)
-		if c.replace {
-			b.leftOut = 0
+	if c.replace || len(c.streets) > 0 {
+		b.apply(next, c)
+	}
+	for _, s := range next.numbered {
+		if ref >= s.next || ref < b.last.ref {
+			b.mark(s, s, ref)
 		}
-		kept, rest := b.limit(streets, ref)
-		for _, s := range rest {
-			if !s.ended(ref) {
-				b.leftOut++
-			}
-			if _, served := search(before, s.id); served {
-				removed = append(removed, s)
-			}
-		}
-		b.numbered = kept
-		b.remove(removed, now)
-		b.ordered = b.order(removed)
 	}
 	for name, z := range b.zones {
 		if !z.until.IsZero() && z.until.Before(now) {
 			delete(b.zones, name)
 		}
 	}
-	return b.build(ref, now)
-}
-
-// limit divides streets into at most maxStreets to keep and the rest. If there are too many, the
-// rest includes all streets that have ended.
-func (b *builder) limit(streets []*street, ref instant) (kept, rest []*street) {
-	if len(streets) <= b.maxStreets {
-		return streets, nil
-	}
-	for _, s := range streets {
-		if s.ended(ref) || len(kept) == b.maxStreets {
-			rest = append(rest, s)
-		} else {
-			kept = append(kept, s)
-		}
-	}
-	return kept, rest
-}
-
-// order returns the streets in the order of the layer. Only the changed streets are sorted.
-func (b *builder) order(removed []*street) []*street {
-	var changed []*street
-	gone := map[key]bool{} // also the previous forecasts of changed streets
-	for _, s := range removed {
-		gone[s.id] = true
-	}
-	for _, s := range b.numbered {
-		if s.firstBuild == b.number() {
-			changed, gone[s.id] = append(changed, s), true
-		}
-	}
-	slices.SortFunc(changed, byPosition)
-	ordered := make([]*street, 0, len(b.numbered))
-	for _, s := range b.ordered {
-		if gone[s.id] {
-			continue
-		}
-		for len(changed) > 0 && byPosition(changed[0], s) < 0 {
-			ordered, changed = append(ordered, changed[0]), changed[1:]
-		}
-		ordered = append(ordered, s)
-	}
-	return append(ordered, changed...)
-}
-
-// remove records removed streets for clients that follow the layer.
-func (b *builder) remove(streets []*street, now time.Time) {
-	b.removed = slices.DeleteFunc(slices.Clone(b.removed), func(r removal) bool { return now.Sub(r.at) > keepVersions })
-	for _, s := range streets {
-		b.removed = append(b.removed, removal{s, b.number(), now})
-	}
-	if len(b.removed) > b.maxStreets {
-		b.removed, b.oldest = nil, b.number()
-	}
-}
-
-// shown returns the streets that have not ended, in order, and the end of their last period. Ended
-// streets must not affect bucket boundaries: another replica may never have received them.
-func (b *builder) shown(ref instant) (shown []*street, covered instant) {
-	shown = make([]*street, 0, len(b.ordered))
-	for _, s := range b.ordered {
-		if !s.ended(ref) {
-			shown, covered = append(shown, s), max(covered, s.until)
-		}
-	}
-	return shown, covered
-}
-
-// request is a document to build, in the forms that clients have requested recently.
-type request struct {
-	zone  *zone
-	scope int // index in builder.scopes
-	forms formSet
-}
-
-// requests returns the documents to build. Each build calls it only once, because clients' requests
-// during the build may change the result.
-func (b *builder) requests(now time.Time) (list []request) {
-	for _, z := range b.zones {
-		for i, scope := range b.scopes {
-			if demand := z.demand(scope.whole); demand.any.within(b.keepForms, now) {
-				list = append(list, request{z, i, demand.within(b.keepForms, now)})
-			}
-		}
-	}
-	return list
-}
-
-// prepare makes the requested parts of the buckets at the reference time. It drops parts whose
-// interval has ended at keep, and forms that were not requested.
-func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep instant) {
-	parallel(len(buckets), func(i int) {
-		c := b.compressors.Get().(*compressor)
-		defer b.compressors.put(c)
-		k := buckets[i]
-		k.parts = slices.DeleteFunc(k.parts, func(p part) bool { return p.until <= keep || b.zones[p.zone.name] != p.zone })
-		for _, r := range requests {
-			p := k.part(r.zone, b.scopes[r.scope].view(ref), c).piece
-			if p == nil {
-				continue
-			}
-			for f, e := range variants {
-				if r.forms[f][e] {
-					p.make(f, e, c)
-				} else {
-					p.forms[f][e].Store(nil)
-				}
-			}
-		}
-		k.oldParts = nil
-	})
-}
-
-func (b *builder) prepareNext(now time.Time) {
-	next := instantOf(now.Truncate(time.Minute).Add(time.Minute))
-	shown, _ := b.shown(next)
-	b.ahead = cut(shown, maxBucketStreets, b.buckets...)
-	b.prepare(b.ahead, b.requests(now), next, b.last.ref)
-}
-
-// build builds the documents of all time zones at the reference time, except those that clients
-// have not requested recently.
-func (b *builder) build(ref instant, now time.Time) *snapshot {
-	shown, covered := b.shown(ref)
-	b.buckets = cut(shown, maxBucketStreets, append(b.buckets, b.ahead...)...)
-	b.ahead = nil
-	requests := b.requests(now)
-	b.prepare(b.buckets, requests, ref, ref)
-	next := &snapshot{
-		state: b.state, zones: make(map[string][]*document, len(b.zones)), ref: ref, streets: len(shown), covered: covered,
-		built: now, number: b.number(),
-	}
-	if covered > 0 {
-		next.until = covered.time().AppendFormat(nil, time.RFC3339)
-	}
-	for _, s := range shown {
-		if !s.located {
-			next.unlocated++
-		}
-	}
-	for name, z := range b.zones {
-		for i, scope := range b.scopes {
-			d := &document{zone: z, scope: scope}
-			if last := b.last.document(name, i); last != nil {
-				d.modified = last.modified
-			}
-			next.zones[name] = append(next.zones[name], d)
-		}
-	}
-	for _, r := range requests {
-		next.zones[r.zone.name][r.scope] = b.document(r, ref, now)
-	}
+	b.build(next)
 	b.last = next
 	return next
 }
 
-// document returns the requested document. It is the last one if that has the same pieces and no
-// body that was not requested.
-func (b *builder) document(r request, ref instant, now time.Time) *document {
-	pieces := make([]*piece, len(b.buckets))
-	for i, k := range b.buckets {
-		pieces[i] = k.part(r.zone, b.scopes[r.scope].view(ref), nil).piece // made by prepare
+// keepEnded is how long streets are kept after they ended or were removed: for clients that follow
+// the layer, and in case the clock is set back.
+const keepEnded = instant(time.Hour / time.Microsecond)
+
+// apply sets the streets of next after the changes. Streets over the maximum are dropped until the
+// feed sends them again, so leftOut counts them until the feed replaces everything.
+func (b *builder) apply(next *snapshot, c changes) {
+	ref := next.ref
+	if c.replace {
+		next.leftOut = 0
 	}
-	d := b.last.document(r.zone.name, r.scope)
-	if d == nil || !d.built || !slices.Equal(d.pieces, pieces) || !d.hasOnly(r.forms) {
-		d = newDocument(r.zone, b.scopes[r.scope], pieces, d, now)
+	before, changed := next.numbered, slices.SortedFunc(maps.Keys(c.streets), key.compare)
+	next.numbered = make([]*street, 0, len(before)+len(changed))
+	live := 0
+	for len(before) > 0 || len(changed) > 0 {
+		var old, s *street
+		if len(changed) == 0 || len(before) > 0 && before[0].id.compare(changed[0]) <= 0 {
+			old, before = before[0], before[1:]
+		}
+		switch {
+		case len(changed) > 0 && (old == nil || old.id == changed[0]):
+			s, changed = c.streets[changed[0]], changed[1:]
+		case !c.replace:
+			s = old
+		}
+		if s != nil && s.live(ref) && live == b.cfg.MaxStreets {
+			next.leftOut++
+			s = nil
+		}
+		if s = successor(old, s, ref); s == nil {
+			continue
+		}
+		if old != nil && s.code != old.code {
+			next.oldest = next.number // the street may have left the part of the map that a client follows
+		}
+		if s != old {
+			b.mark(old, s, ref)
+		}
+		if s.live(ref) {
+			live++
+		}
+		next.numbered = append(next.numbered, s)
+	}
+	if len(next.numbered)-live > b.cfg.MaxStreets { // bounds memory if a feed replaces its streets all the time
+		next.numbered = slices.DeleteFunc(next.numbered, func(s *street) bool { return !s.live(ref) })
+		next.oldest = next.number
+	}
+	b.ordered = slices.DeleteFunc(slices.Clone(next.numbered), func(s *street) bool { return len(s.periods) == 0 })
+	slices.SortFunc(b.ordered, byPosition)
+}
+
+// successor returns what replaces old if the feed's forecast is s. Either may be nil. It returns the
+// old *street if the forecast is the same, so that nothing is rebuilt.
+func successor(old, s *street, ref instant) *street {
+	switch {
+	case s != nil && s.until > ref-keepEnded && old != nil && s.equal(old):
+		return old
+	case s != nil && s.until > ref-keepEnded:
+		return s
+	case old != nil && old.until > ref-keepEnded:
+		return old.removed(ref)
+	}
+	return nil
+}
+
+// mark sets what the builder knows about a street: when it changes next, and which views show
+// something else than in the last build. There, the street was old, or nil if it is new.
+func (b *builder) mark(old, s *street, ref instant) {
+	var before, after []int
+	number := b.last.number + 1
+	s.next = never
+	for i, v := range b.views {
+		if old != nil {
+			before, _, _ = v.from(b.last.ref).pick(before, old)
+			s.changed[i].Store(old.changed[i].Load())
+			s.shown[i].Store(old.shown[i].Load())
+		}
+		var until instant
+		after, _, until = v.from(ref).pick(after, s)
+		s.next = min(s.next, until-v.at)
+		if !slices.EqualFunc(before, after, func(x, y int) bool { return old.periods[x].equal(s.periods[y]) }) {
+			s.changed[i].Store(number)
+		}
+		if len(before) == 0 && len(after) > 0 {
+			s.shown[i].Store(number)
+		}
+	}
+}
+
+// build completes next with the cells and documents for its streets and reference time.
+func (b *builder) build(next *snapshot) {
+	shown := make([]*street, 0, len(b.ordered))
+	for _, s := range b.ordered { // others must not affect the cells, because another replica may never have received them
+		if s.live(next.ref) {
+			if shown, next.covered = append(shown, s), max(next.covered, s.until); !s.located {
+				next.unlocated++
+			}
+		}
+	}
+	if next.streets = len(shown); next.covered > 0 {
+		next.until = next.covered.time().AppendFormat(nil, time.RFC3339)
+	}
+	next.cells = cut(shown, maxCellStreets, b.last.cells)
+	parallel(len(next.cells), func(i int) {
+		c := next.cells[i]
+		c.pieces = slices.DeleteFunc(c.pieces, func(p *piece) bool { return p.until <= next.ref || b.zones[p.zone.name] != p.zone })
+		for _, z := range b.zones {
+			for _, v := range b.views {
+				if v := v.from(next.ref); c.piece(z, v) == nil {
+					c.pieces = append(c.pieces, newPiece(c.streets, v, z, false))
+					piecesBuilt.Inc()
+				} else {
+					piecesReused.Inc()
+				}
+			}
+		}
+	})
+	next.versions = maps.Clone(b.last.versions)
+	maps.DeleteFunc(next.versions, func(_ uint64, v version) bool { return next.built.Sub(v.built) > keepVersions })
+	next.zones = make(map[string][]*document, len(b.zones))
+	for name, z := range b.zones {
+		for i := range b.views {
+			d := b.document(next, z, i)
+			next.zones[name] = append(next.zones[name], d)
+			next.versions[d.sum] = version{name, i, next.number, next.built}
+		}
+	}
+}
+
+// document returns a document with the bodies that clients have requested recently, and drops other
+// forms. It is the last one if that has the same pieces and no other bodies.
+func (b *builder) document(next *snapshot, z *zone, index int) *document {
+	v, last := b.views[index], b.last.document(z.name, index)
+	pieces := make([]*piece, len(next.cells))
+	for i, c := range next.cells {
+		pieces[i] = c.piece(z, v.from(next.ref))
+	}
+	reuse := last != nil && slices.Equal(last.pieces, pieces)
+	var wanted [numFormats][numEncodings]bool
+	for f, e := range variants {
+		if wanted[f][e] = next.built.Unix()-z.asked[v.whole][f][e].Load() <= int64(b.cfg.KeepForms/time.Second); !wanted[f][e] {
+			reuse = reuse && last.bodies[f][e].Load() == nil
+			for _, p := range pieces {
+				p.forms[f][e].Store(nil)
+			}
+		}
+	}
+	d := last
+	if !reuse {
+		d = &document{zone: z, index: index, view: v, pieces: pieces, sum: sumOf(pieces, z, v), changes: map[uint32]*piece{}}
+		d.modified = next.built.Truncate(time.Second)
+		switch {
+		case last == nil:
+		case last.sum == d.sum:
+			d.modified = last.modified
+		case !d.modified.After(last.modified): // built in the same second, or the clock was set back
+			d.modified = last.modified.Add(time.Second)
+		}
+		d.lastModified = []byte(d.modified.UTC().Format(http.TimeFormat))
+		for f, e := range variants {
+			d.etags[f][e] = etagOf(d.sum, f, e)
+		}
 	}
 	for f, e := range variants {
-		if r.forms[f][e] {
-			d.body(f, e)
+		if wanted[f][e] {
+			next.bytes += d.body(f, e).size
 		}
 	}
 	return d
 }
 
-// newDocument returns the document that follows old, which may be nil or not built.
-func newDocument(z *zone, c scope, pieces []*piece, old *document, now time.Time) *document {
-	d := &document{
-		zone: z, scope: c, built: true, pieces: pieces, sum: sumOf(pieces, z, c), modified: now.Truncate(time.Second),
-		replaced: make(chan struct{}),
+// parallel calls do for each index below n, on all processors, and waits for all calls.
+func parallel(n int, do func(i int)) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
 	}
-	for f, e := range variants {
-		d.etags[f][e] = etagOf(d.sum, f, e)
-	}
-	switch {
-	case old == nil:
-	case old.sum == d.sum:
-		d.modified = old.modified
-	case !d.modified.After(old.modified): // built in the same second, or the clock was set back
-		d.modified = old.modified.Add(time.Second)
-	}
-	d.lastModified = []byte(d.modified.UTC().Format(http.TimeFormat))
-	return d
+	workers.Wait()
 }

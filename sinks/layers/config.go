@@ -7,14 +7,12 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Values of the setting stale.
 const (
 	staleServe  = "serve"
 	staleRefuse = "refuse"
 )
 
-// maxHorizons bounds memory: a document is kept for each horizon, time zone and format.
-const maxHorizons = 12
+const maxHorizons = 12 // bounds memory: a document is kept for each horizon, time zone and format
 
 // Config is the layers section of the configuration.
 type Config struct {

@@ -1,6 +1,8 @@
 package layers
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"runtime/debug"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/metrics"
 	"trafficd/pipeline/turns"
 	"trafficd/schemas/contract"
@@ -21,9 +24,10 @@ import (
 // Layer is the street forecast layer. A feed changes it through Put, Remove, Clear, Publish and
 // Confirm; clients read it through Admit and Handle. All methods are safe for concurrent use.
 type Layer struct {
-	cfg    Config
-	log    zerolog.Logger
-	scopes map[string]int // value of ?horizon= → index in builder.scopes; 0 is the whole layer
+	cfg         Config
+	log         zerolog.Logger
+	views       map[string]int // value of ?horizon= → index in builder.views; 0 is the whole layer
+	horizonRule string         // for other values
 
 	current  atomic.Pointer[snapshot] // nil before the first layer
 	dataTime atomic.Int64             // time of the newest data, as an instant
@@ -36,10 +40,14 @@ type Layer struct {
 
 	building sync.Mutex // guards builder; acquired before mu
 	builder  *builder
-	history  history
-	waiters  waiters
-	turns    *turns.Limiter // for requests whose response is made for them
-	unread   *unread
+
+	turns        *turns.Limiter    // for requests whose response is made for them
+	made         *admission.Quotas // memory of these responses
+	earlierLimit int
+
+	clients sync.Mutex                // guards the fields below, which are keyed by contract.Client.Owner
+	waiting map[string]int            // number of requests that wait for a change
+	unread  map[string]map[source]int // total size of the responses from a source that are not read to the end
 
 	wake     chan struct{} // capacity 1: a build is due
 	draining chan struct{} // closed by Drain
@@ -51,13 +59,14 @@ type Layer struct {
 func New(cfg Config, log zerolog.Logger) *Layer {
 	slots := runtime.GOMAXPROCS(0)
 	l := &Layer{
-		turns: turns.New(slots, max(1, slots-1), math.MaxInt), unread: newUnread(),
-		cfg: cfg, log: log, scopes: map[string]int{}, builder: newBuilder(cfg),
-		history: history{versions: map[uint64]version{}}, waiters: waiters{count: map[string]int{}},
+		turns: turns.New(slots, max(1, slots-1), math.MaxInt), made: admission.New(madeLimit, memory), earlierLimit: earlierLimit,
+		cfg: cfg, log: log, views: map[string]int{}, builder: newBuilder(cfg), open: noChanges(), ready: noChanges(),
+		waiting: map[string]int{}, unread: map[string]map[source]int{},
 		wake: make(chan struct{}, 1), draining: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 	}
+	l.horizonRule = fmt.Sprintf("horizon must be one of %v minutes; omit it for the whole layer", cfg.Horizons)
 	for i, minutes := range cfg.Horizons {
-		l.scopes[strconv.Itoa(minutes)] = i + 1
+		l.views[strconv.Itoa(minutes)] = i + 1
 	}
 	observed.Store(l)
 	return l
@@ -70,7 +79,7 @@ func (l *Layer) Put(f *pb.StreetForecast) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		l.open.set(s.id, s)
+		l.open.streets[s.id] = s
 		return
 	}
 	streetsRejected.Inc()
@@ -84,22 +93,27 @@ func (l *Layer) Put(f *pb.StreetForecast) {
 func (l *Layer) Remove(street, fromnode int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open.set(key{street, fromnode}, nil)
+	l.open.streets[key{street, fromnode}] = nil
 }
 
 // Clear removes all streets, including those put since the last Publish.
 func (l *Layer) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open = changes{replace: true}
+	l.open = noChanges()
+	l.open.replace = true
 }
 
 // Publish includes all updates so far in the next build. dataTime is the time of the newest data;
 // it may be earlier than in a previous call.
 func (l *Layer) Publish(dataTime time.Time) {
 	l.mu.Lock()
-	l.ready.merge(l.open)
-	l.open = changes{}
+	if l.open.replace {
+		l.ready = l.open
+	} else {
+		maps.Copy(l.ready.streets, l.open.streets)
+	}
+	l.open = noChanges()
 	l.due = true
 	l.dataTime.Store(int64(instantOf(dataTime)))
 	l.mu.Unlock()
@@ -130,7 +144,7 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 	now := time.Now()
 	l.builder.setZones(zones, now)
 	if s := l.current.Load(); s != nil {
-		l.show(l.builder.build(s.ref, now), now)
+		l.show(l.builder.update(noChanges(), s.ref, now))
 	}
 }
 
@@ -146,26 +160,16 @@ func (l *Layer) Stop() {
 	<-l.done
 }
 
-// lead is how long before the start of each minute the layer for that minute is prepared.
-const lead = 20 * time.Second
-
-// run builds the layer after each Publish and, after some preparation, at the start of each minute.
-// Builds start at least BuildInterval apart.
+// run builds the layer after each Publish and at the start of each minute. Builds start at least
+// BuildInterval apart.
 func (l *Layer) run() {
 	defer close(l.done)
-	left := untilNextMinute(time.Now())
-	minute, ahead := time.NewTimer(left), time.NewTimer(left-lead)
+	minute := time.NewTimer(untilNextMinute(time.Now()))
 	defer minute.Stop()
-	defer ahead.Stop()
 	for {
 		select {
 		case <-l.stop:
 			return
-		case <-ahead.C:
-			l.building.Lock()
-			l.builder.prepareNext(time.Now())
-			l.building.Unlock()
-			continue
 		case <-l.wake:
 		case <-minute.C:
 		}
@@ -178,9 +182,7 @@ func (l *Layer) run() {
 			return
 		case <-pause.C:
 		}
-		left := untilNextMinute(now)
-		minute.Reset(left)
-		ahead.Reset(left - lead)
+		minute.Reset(untilNextMinute(now))
 	}
 }
 
@@ -197,38 +199,23 @@ func (l *Layer) build(now time.Time) {
 	defer l.building.Unlock()
 	l.mu.Lock()
 	published, due := l.ready, l.due
-	l.ready = changes{}
+	l.ready = noChanges()
 	l.mu.Unlock()
 	if !due {
 		return
 	}
-	l.show(l.builder.update(published, now), now)
+	l.show(l.builder.update(published, instantOf(now.Truncate(time.Minute)), now))
 	builds.Inc()
 	metrics.Since(buildSeconds, now)
-	if len(published.streets) > l.builder.maxStreets/10 {
+	if len(published.streets) > l.cfg.MaxStreets/10 {
 		debug.FreeOSMemory() // the feed's messages and the previous streets and forms are now garbage
 	}
 }
 
-// complete returns a snapshot with the built document of a zone and scope, unless the zone is gone.
-func (l *Layer) complete(zone string, scope int, now time.Time) *snapshot {
-	l.building.Lock()
-	defer l.building.Unlock()
-	s := l.current.Load()
-	if d := s.document(zone, scope); d != nil && !d.built {
-		d.zone.demand(d.scope.whole).any.note(now) // find may have noted the request for an earlier zone of this name
-		s = l.builder.build(s.ref, now)
-		l.show(s, now)
-	}
-	return s
-}
-
 // show makes s the snapshot that requests are served from.
-func (l *Layer) show(s *snapshot, now time.Time) {
-	old := l.current.Swap(s)
-	l.history.record(s, now)
-	if old != nil {
-		old.replaceBy(s)
+func (l *Layer) show(s *snapshot) {
+	if old := l.current.Swap(s); old != nil {
+		close(old.replaced)
 	} else {
 		metrics.Register(age)
 		l.log.Info().Int("streets", s.streets).Msg("serving the first forecast layer")
@@ -236,5 +223,5 @@ func (l *Layer) show(s *snapshot, now time.Time) {
 	streets.Set(float64(s.streets))
 	streetsUnlocated.Set(float64(s.unlocated))
 	streetsLeftOut.Set(float64(s.leftOut))
-	bodyBytes.Set(float64(s.size()))
+	bodyBytes.Set(float64(s.bytes))
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
@@ -21,12 +20,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestMain lets all compressors share a zstd encoder of 40 MB: under the race detector sync.Pool
-// drops compressors, and creating new ones would take most of the time.
 func TestMain(m *testing.M) {
-	encoder, decoder := newZstd()
-	encoder.EncodeAll([]byte("initialise the encoder outside of any synctest bubble"), nil)
-	newZstd = func() (*zstd.Encoder, *zstd.Decoder) { return encoder, decoder }
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")) // never ends
 }
 
@@ -97,11 +91,10 @@ func client(zone string) *contract.Client {
 	return &contract.Client{Name: "map", Rights: contract.RightForecast, Zone: location}
 }
 
-// prepared returns a layer for UTC that is built only by the test, including all documents.
+// prepared returns a layer for UTC that is built only by the test.
 func prepared(cfg Config) *Layer {
 	l := New(cfg, zerolog.Nop())
 	l.Prepare([]*contract.Client{client("UTC")})
-	l.builder.zones["UTC"].demand(true).any.note(time.Now())
 	return l
 }
 
@@ -148,31 +141,18 @@ func layerOf(t testing.TB, ctx *fasthttp.RequestCtx) *pb.StreetForecastResponse 
 	return &r
 }
 
-// unpack decompresses a body as a browser does: one gzip member or one zstd frame, which must be
-// the whole body.
+// unpack decompresses a body as a browser does: one gzip member, which must be the whole body.
 func unpack(t testing.TB, encoding string, body []byte) []byte {
 	t.Helper()
-	switch encoding {
-	case "gzip":
-		source := bytes.NewReader(body)
-		z, err := gzip.NewReader(source)
-		require.NoError(t, err)
-		z.Multistream(false)
-		plain, err := io.ReadAll(z)
-		require.NoError(t, err)
-		require.Zero(t, source.Len(), "bytes after the gzip member")
-		return plain
-	case "zstd":
-		var h zstd.Header
-		require.NoError(t, h.Decode(body))
-		require.LessOrEqual(t, h.WindowSize, uint64(8<<20))
-		_, z := newZstd()
-		plain, err := z.DecodeAll(body, nil)
-		require.NoError(t, err)
-		if h.HasFCS {
-			require.EqualValues(t, h.FrameContentSize, len(plain), "more than one zstd frame")
-		}
-		return plain
+	if encoding != "gzip" {
+		return body
 	}
-	return body
+	source := bytes.NewReader(body)
+	z, err := gzip.NewReader(source)
+	require.NoError(t, err)
+	z.Multistream(false)
+	plain, err := io.ReadAll(z)
+	require.NoError(t, err)
+	require.Zero(t, source.Len(), "bytes after the gzip member")
+	return plain
 }

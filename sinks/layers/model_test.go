@@ -26,13 +26,13 @@ func TestUpdatesMatchFullBuilds(t *testing.T) {
 
 			fresh := prepared(DefaultConfig())
 			for _, f := range known { // streets that have ended make no difference
-				if s, err := newStreet(f); err == nil && !s.ended(instantOf(now.Truncate(time.Minute))) {
+				if s, err := newStreet(f); err == nil && s.live(instantOf(now.Truncate(time.Minute))) {
 					fresh.Put(f)
 				}
 			}
 			rebuild(fresh, now)
 			requireSame(t, fresh, l)
-			require.LessOrEqual(t, len(l.builder.numbered), len(known))
+			require.LessOrEqual(t, len(l.builder.ordered), len(known))
 		}
 	}
 }
@@ -64,18 +64,18 @@ func change(l *Layer, known map[key]*pb.StreetForecast, random *rand.Rand, now t
 	}
 }
 
-func TestUnchangedPartsAreReused(t *testing.T) {
+func TestUnchangedPiecesAreReused(t *testing.T) {
 	all := city(3000, noon)
 	l := prepared(DefaultConfig())
 	built := func() float64 {
-		before := testutil.ToFloat64(partsBuilt)
+		before := testutil.ToFloat64(piecesBuilt)
 		rebuild(l, noon)
-		return testutil.ToFloat64(partsBuilt) - before
+		return testutil.ToFloat64(piecesBuilt) - before
 	}
-	documents := float64(len(l.builder.scopes))
+	documents := float64(len(l.builder.views))
 	replace(l, clones(all))
 	first := built()
-	require.Equal(t, documents*float64(len(l.builder.buckets)), first)
+	require.Equal(t, documents*float64(len(l.current.Load().cells)), first)
 
 	replace(l, clones(all)) // the same again
 	before := l.current.Load().zones["UTC"]
@@ -83,7 +83,7 @@ func TestUnchangedPartsAreReused(t *testing.T) {
 	require.True(t, slices.Equal(before, l.current.Load().zones["UTC"]), "the documents must be reused")
 
 	l.Put(forecast(all[1500].Street, all[1500].Fromnode, noon, 6, 99))
-	require.Equal(t, documents, built(), "one bucket")
+	require.Equal(t, documents, built(), "one cell")
 
 	last := forecast(all[1500].Street, all[1500].Fromnode, noon, 6, 99)
 	last.Forecast[5].Speed = 1 // from 13:15, which no horizon reaches
@@ -95,22 +95,22 @@ func TestUnchangedPartsAreReused(t *testing.T) {
 	}
 }
 
-// TestHorizonsReuseParts checks that at the end of a period each horizon reuses the parts of the
+// TestHorizonsReusePieces checks that at the end of a period each horizon reuses the pieces of the
 // next longer one, whatever the times of the builds are.
-func TestHorizonsReuseParts(t *testing.T) {
+func TestHorizonsReusePieces(t *testing.T) {
 	l := prepared(DefaultConfig())
 	replace(l, city(500, noon))
 	l.Publish(noon)
 	built := func(after time.Duration) float64 {
-		before := testutil.ToFloat64(partsBuilt)
+		before := testutil.ToFloat64(piecesBuilt)
 		l.build(noon.Add(after))
-		return testutil.ToFloat64(partsBuilt) - before
+		return testutil.ToFloat64(piecesBuilt) - before
 	}
 	first := built(7 * time.Minute)
-	buckets := float64(len(l.builder.buckets))
-	require.Equal(t, 6*buckets, first)
+	cells := float64(len(l.current.Load().cells))
+	require.Equal(t, 6*cells, first)
 	require.Zero(t, built(14*time.Minute))
-	require.Equal(t, 2*buckets, built(15*time.Minute), "the longest horizon and the whole layer")
+	require.Equal(t, 2*cells, built(15*time.Minute), "the longest horizon and the whole layer")
 	require.Zero(t, built(16*time.Minute))
 }
 

@@ -39,8 +39,7 @@ func (a area) extend(p place) area {
 	return area{min(a.west, p.x), min(a.north, p.y), max(a.east, p.x), max(a.south, p.y)}
 }
 
-// noArea is the empty area.
-var noArea = area{west: math.MaxUint32, north: math.MaxUint32}
+var noArea = area{west: math.MaxUint32, north: math.MaxUint32} // the empty area
 
 // hilbert returns the position of p on a Hilbert curve that fills the map. The highest 2n bits are
 // the same for all places in a tile of zoom n.

@@ -2,7 +2,6 @@ package layers
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,12 +10,11 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
-	"trafficd/schemas/negotiate"
 )
 
 // query holds the query parameters of a request.
 type query struct {
-	scope   int
+	view    int    // index in builder.views
 	follows bool   // since is present
 	since   uint64 // hash of the content that the client has
 	within  string // the parameter that selects streets: tile, bbox or street; empty if there is none
@@ -28,48 +26,37 @@ func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIEr
 	if bytes.IndexByte(ctx.RequestURI(), '?') < 0 {
 		return q, nil
 	}
-	horizon := false
 	for name, value := range ctx.QueryArgs().All() {
 		var ok bool
+		var rule string
+		first := q.within == ""
 		switch string(name) {
 		case "horizon":
-			repeated := horizon
-			if q.scope, horizon = l.scopes[string(value)]; repeated || !horizon {
-				return q, invalid("horizon", fmt.Sprintf(
-					"horizon must occur once and be one of %v minutes; omit it for the whole layer", l.cfg.Horizons))
-			}
-			continue
+			first = q.view == 0
+			q.view, ok = l.views[string(value)]
+			rule = l.horizonRule
 		case "since":
-			if q.since, ok = sumFromETag(string(value)); !ok || q.follows {
-				return q, invalid("since", "since must occur once and be the ETag or Forecast-Version of an earlier response, such as 5f1c0d9be2a4467a")
-			}
-			q.follows = true
-			continue
+			first, q.follows = !q.follows, true
+			q.since, ok = sumFromETag(string(value))
+			rule = "since must be the ETag or Forecast-Version of an earlier response, such as 5f1c0d9be2a4467a"
 		case "tile":
-			if q.area, ok = parseTile(string(value)); !ok {
-				return q, invalid("tile", "tile must be zoom/x/y, with a zoom of 6 to 14 and x and y below 2 to the power of zoom")
-			}
+			q.area, ok = parseTile(string(value))
+			q.within, rule = "tile", "tile must be zoom/x/y, with a zoom of 6 to 14 and x and y below 2 to the power of zoom"
 		case "bbox":
-			if q.area, ok = parseBox(string(value)); !ok {
-				return q, invalid("bbox", "bbox must be minLon,minLat,maxLon,maxLat in degrees, each minimum at most its maximum")
-			}
+			q.area, ok = parseBox(string(value))
+			q.within, rule = "bbox", "bbox must be minLon,minLat,maxLon,maxLat in degrees, each minimum at most its maximum"
 		case "street":
-			if q.numbers, ok = parseNumbers(string(value)); !ok {
-				return q, invalid("street", fmt.Sprintf("street must be 1 to %d street numbers, separated by commas", maxNumbers))
-			}
+			q.numbers, ok = parseNumbers(string(value))
+			q.within, rule = "street", "street must be 1 to 100 street numbers, separated by commas"
 		default:
 			continue
 		}
-		if q.within != "" {
-			return q, invalid(string(name), "tile, bbox and street are mutually exclusive, and each may be used only once")
+		if !ok || !first {
+			rule += "; each parameter may be used only once, and only one of tile, bbox and street"
+			return q, contract.NewParameterError(contract.InvalidParameter, string(name), rule)
 		}
-		q.within = string(name)
 	}
 	return q, nil
-}
-
-func invalid(parameter, description string) *contract.APIError {
-	return contract.NewParameterError(contract.InvalidParameter, parameter, description)
 }
 
 // Limits of the parameters tile and street.
@@ -140,15 +127,6 @@ func (q *query) selects(s *street) bool {
 	return s.located && q.area.has(s.place)
 }
 
-// made reports whether the response is made for the request, at least in part.
-func (q *query) made() bool { return q.follows || q.within != "" }
-
-// Values of Forecast-Content.
-var (
-	contentChanges = []byte("changes")
-	contentWhole   = []byte("whole")
-)
-
 // choose sets the content to send: the document, the streets that the query selects, or only the
 // changed ones among them. With since, the ETag is the document's, because the client needs it for
 // its next request. It is weak, because another replica may send more streets, or all of them.
@@ -161,15 +139,16 @@ func (r *response) choose(q *query, now time.Time) {
 			return
 		}
 	}
-	if q.within != "street" { // pieces of single streets are compressed for each request
-		r.zone.demand(r.scope.whole).last[r.format][r.encoding].note(now)
+	asked := &r.zone.asked[r.view.whole][r.format][r.encoding]
+	if seconds := now.Unix(); q.within != "street" && asked.Load() != seconds { // most requests only read it
+		asked.Store(seconds)
 	}
 	if q.within == "" {
 		return
 	}
 	r.part = true
 	if r.pieces = r.selected(q); r.content == nil {
-		r.etag = etagOf(sumOf(r.pieces, r.zone, r.scope), r.format, r.encoding)
+		r.etag = etagOf(sumOf(r.pieces, r.zone, r.view), r.format, r.encoding)
 	}
 }
 
@@ -178,43 +157,37 @@ func (r *response) follow(q *query) bool {
 	if q.since == r.sum {
 		return true
 	}
-	v, known := r.layer.history.find(r.document, q.since)
-	if !known || v.number < r.snapshot.oldest || v.number > r.snapshot.number { // built since r was found
+	v, known := r.snapshot.versions[q.since]
+	if !known || v.zone != r.zone.name || v.index != r.index {
 		return false
 	}
-	changes, ok := r.document.changesSince(r.snapshot, v)
-	if ok && q.within != "" {
-		if len(changes.streets) > maxFiltered {
+	p := r.changesSince(r.snapshot, v.number)
+	if p == nil {
+		return false
+	}
+	if q.within != "" {
+		if len(p.streets) > maxFiltered {
 			return false
 		}
-		changes = r.filter(q, changes)
+		p = r.filter(q, p.streets, true)
 	}
-	r.pieces = []*piece{changes}
-	return ok
+	r.pieces = []*piece{p}
+	return true
 }
 
 // maxFiltered is the maximum number of changes from which those in a part are selected for a
 // request. If there are more, clients get the whole part, which is mostly prebuilt.
 const maxFiltered = 5_000
 
-// filter returns a piece with those streets of unfiltered that the query selects, or nil if it
-// would be empty.
-func (r *response) filter(q *query, unfiltered *piece) *piece {
-	p := &piece{view: r.scope.view(r.snapshot.ref), zone: r.zone, every: unfiltered.every, own: true}
-	for i, s := range unfiltered.streets {
-		if !q.selects(s) {
-			continue
-		}
-		if p.streets = append(p.streets, s); i >= len(unfiltered.streets)-unfiltered.bare {
-			p.bare++
-		}
-	}
-	c := r.zone.compressors.borrow()
-	defer r.zone.compressors.release(c)
-	return c.digest(p)
+// filter returns a piece with those streets that the query selects.
+func (r *response) filter(q *query, streets []*street, every bool) *piece {
+	selected := slices.DeleteFunc(slices.Clone(streets), func(s *street) bool { return !q.selects(s) })
+	p := newPiece(selected, r.view.from(r.snapshot.ref), r.zone, every)
+	p.own = true
+	return p
 }
 
-// selected returns the pieces of the selected streets. For a bucket that lies completely within the
+// selected returns the pieces of the selected streets. For a cell that lies completely within the
 // area, it is the document's piece, which is already compressed.
 func (r *response) selected(q *query) (pieces []*piece) {
 	if q.within == "street" {
@@ -222,87 +195,16 @@ func (r *response) selected(q *query) (pieces []*piece) {
 		for _, number := range slices.Compact(slices.Sorted(slices.Values(q.numbers))) {
 			streets = append(streets, r.snapshot.entries(number)...)
 		}
-		return []*piece{r.filter(q, &piece{streets: streets})}
+		return []*piece{r.filter(q, streets, false)}
 	}
-	for i, b := range r.snapshot.buckets {
-		switch p := r.document.pieces[i]; {
-		case p == nil || !q.area.overlaps(b.bounds):
-		case b.located && q.area.contains(b.bounds):
-			pieces = append(pieces, p)
+	for i, c := range r.snapshot.cells {
+		switch {
+		case !q.area.overlaps(c.bounds):
+		case c.located && q.area.contains(c.bounds):
+			pieces = append(pieces, r.document.pieces[i])
 		default:
-			pieces = append(pieces, r.filter(q, p))
+			pieces = append(pieces, r.filter(q, c.streets, false))
 		}
 	}
 	return pieces
-}
-
-const (
-	maxWait      = time.Minute // maximum time that a request waits for a change
-	drainingWait = time.Second // the same after Drain
-)
-
-// wait waits until the document differs from the version in since, for at most the time in the
-// Prefer header. It returns immediately if one of them is missing, or if too many requests of the
-// client are already waiting. Drain ends the wait. Requests after Drain wait for at most
-// drainingWait, so that clients do not repeat them in a tight loop.
-func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
-	seconds := preferredWait(&ctx.Request.Header)
-	if !q.follows || seconds == 0 {
-		return
-	}
-	replaced := l.replacement(c, ctx, q)
-	if replaced == nil || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {
-		return
-	}
-	defer l.waiters.leave(c.Owner)
-	ctx.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
-	limit, draining := time.Duration(seconds)*time.Second, l.draining
-	select {
-	case <-draining:
-		limit, draining = min(limit, drainingWait), nil
-	default:
-	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	for replaced != nil {
-		select {
-		case <-replaced:
-			replaced = l.replacement(c, ctx, q)
-		case <-timer.C:
-			return
-		case <-draining:
-			return
-		}
-	}
-}
-
-// replacement returns a channel that is closed when the document is replaced, or nil if the version
-// in since is not its current one. The channel does not keep the document in memory.
-func (l *Layer) replacement(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) <-chan struct{} {
-	r, apiErr := l.find(c, &ctx.Request.Header, q, time.Now())
-	if apiErr != nil || r.sum != q.since {
-		return nil
-	}
-	return r.replaced
-}
-
-// preferredWait returns the seconds of the first wait in Prefer (RFC 7240), at most maxWait; the
-// default is 0.
-func preferredWait(h *fasthttp.RequestHeader) int {
-	for _, rest := range h.PeekAll("Prefer") {
-		for len(rest) > 0 {
-			var e negotiate.Element
-			e, rest = negotiate.Next(rest)
-			name, value, _ := bytes.Cut(e.Value, []byte{'='})
-			if !bytes.EqualFold(bytes.TrimSpace(name), []byte("wait")) {
-				continue
-			}
-			seconds, err := strconv.Atoi(strings.Trim(string(bytes.TrimSpace(value)), `"`))
-			if err != nil {
-				return 0
-			}
-			return max(0, min(seconds, int(maxWait/time.Second)))
-		}
-	}
-	return 0
 }

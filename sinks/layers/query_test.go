@@ -17,7 +17,6 @@ import (
 	weakref "weak"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 	"google.golang.org/protobuf/proto"
@@ -143,7 +142,7 @@ func TestPartsMatchTheLayer(t *testing.T) {
 							want[k] = s
 						}
 					}
-					encoding := randomEncoding(random)
+					encoding := []string{"identity", "gzip"}[random.IntN(2)]
 					got, etag, _, content := shownIn(t, l, "?"+part+horizon, "Accept-Encoding", encoding)
 					requireStreets(t, want, got, part)
 					require.Empty(t, content)
@@ -167,7 +166,7 @@ func TestPartsMatchTheLayer(t *testing.T) {
 				if f.version != "" {
 					query += "&since=" + url.QueryEscape(f.version)
 				}
-				got, etag, version, content := shownIn(t, l, query, "Accept-Encoding", randomEncoding(random))
+				got, etag, version, content := shownIn(t, l, query, "Accept-Encoding", []string{"identity", "gzip"}[random.IntN(2)])
 				require.Equal(t, f.version == "", content == "")
 				if content == "changes" {
 					followedChanges++
@@ -194,14 +193,6 @@ func TestPartsMatchTheLayer(t *testing.T) {
 	}
 }
 
-// randomEncoding returns zstd less often than the others: it is slow under the race detector.
-func randomEncoding(random *rand.Rand) string {
-	if random.IntN(10) == 0 {
-		return "zstd"
-	}
-	return []string{"identity", "gzip"}[random.IntN(2)]
-}
-
 func requireStreets(t *testing.T, want, got map[key]*pb.StreetForecast, query string) {
 	t.Helper()
 	require.Len(t, got, len(want), query)
@@ -210,19 +201,15 @@ func requireStreets(t *testing.T, want, got map[key]*pb.StreetForecast, query st
 	}
 }
 
-// TestPartsAreNotCompressed checks that the buckets that lie completely within a tile are sent in
-// the document's forms.
+// TestPartsAreNotCompressed checks that the cells that lie completely within a tile are sent in the
+// document's forms.
 func TestPartsAreNotCompressed(t *testing.T) {
 	l := served(t, 10_000)
-	forms := map[*byte]bool{}
-	for _, p := range l.current.Load().zones["UTC"][0].pieces {
-		forms[&p.form(protobuf, gzipped).bytes[0]] = true
-	}
 	r := response{snapshot: l.current.Load(), document: l.current.Load().zones["UTC"][0], encoding: gzipped}
 	at := placeOf(12.6, 55.65)
 	shared := 0
-	for _, p := range r.selected(&query{within: "tile", area: tileArea(11, at.x>>21, at.y>>21)}) {
-		if p != nil && forms[&p.form(protobuf, gzipped).bytes[0]] {
+	for _, p := range r.selected(&query{within: "tile", area: tileArea(9, at.x>>23, at.y>>23)}) {
+		if slices.Contains(r.document.pieces, p) {
 			shared++
 		}
 	}
@@ -241,7 +228,7 @@ func TestFormsAreMadeOnce(t *testing.T) {
 	for i := range requests {
 		wait.Go(func() {
 			<-start
-			made[i] = p.form(jsonText, zstandard)
+			made[i] = p.form(jsonText, gzipped)
 		})
 	}
 	close(start)
@@ -251,46 +238,11 @@ func TestFormsAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestBuildsDoNotWaitForRequests checks that requests wait while as many compressors are in use as
-// there are processors, but that the builder does not wait, and that its forms are served
-// meanwhile.
-func TestBuildsDoNotWaitForRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := served(t, 500)
-		z := l.builder.zones["UTC"]
-		z.demand(true).last[protobuf][gzipped].note(noon)
-		var borrowed []*compressor
-		for range runtime.GOMAXPROCS(0) {
-			borrowed = append(borrowed, z.compressors.borrow())
-		}
-		responses := make(chan int, 3)
-		for range cap(responses) {
-			go func() {
-				streets, _, _, _ := shownIn(t, l, "?bbox=12.5,55.6,12.6,55.7", "Accept-Encoding", "zstd")
-				responses <- len(streets)
-			}()
-		}
-		synctest.Wait()
-		require.Empty(t, responses)
-		l.Put(forecast(1001, 1, noon, 6, 1))
-		rebuild(l, noon)
-		whole, _, _, _ := shownIn(t, l, "", "Accept-Encoding", "gzip")
-		require.NotNil(t, whole[key{1001, 1}])
-		for _, c := range borrowed {
-			z.compressors.release(c)
-		}
-		for range cap(responses) {
-			require.Positive(t, <-responses)
-		}
-		require.Empty(t, z.compressors.borrowed)
-	})
-}
-
 // TestMemoryOfParts checks that a client that does not read the parts made for its requests gets
 // 503 when they exceed its quota, and that this affects neither other clients nor other requests.
 func TestMemoryOfParts(t *testing.T) {
 	l := served(t, 2_000)
-	l.unread.made = admission.New(1_000_000, memory)
+	l.made = admission.New(1_000_000, memory)
 	whole, _ := get(l, client("UTC"), "")
 	other := client("UTC")
 	other.Owner = "other"
@@ -310,8 +262,8 @@ func TestMemoryOfParts(t *testing.T) {
 			unread = append(unread, ctx)
 		}
 		require.ErrorContains(t, err, "more than its quota")
-		require.Greater(t, l.unread.made.Total(), int64(500_000))
-		require.Less(t, l.unread.made.Total(), int64(900_000))
+		require.Greater(t, l.made.Total(), int64(500_000))
+		require.Less(t, l.made.Total(), int64(900_000))
 		for _, c := range []struct {
 			client *contract.Client
 			query  string
@@ -323,7 +275,7 @@ func TestMemoryOfParts(t *testing.T) {
 		for _, ctx := range unread {
 			require.NoError(t, ctx.Response.CloseBodyStream())
 		}
-		require.Zero(t, l.unread.made.Total())
+		require.Zero(t, l.made.Total())
 		ctx, err := request(client("UTC"), query)
 		require.NoError(t, err)
 		require.NoError(t, ctx.Response.CloseBodyStream())
@@ -371,7 +323,7 @@ func TestEarlierLayersInMemory(t *testing.T) {
 	first, size, err := unreadJSON(l, c, "")
 	require.NoError(t, err)
 	require.Greater(t, size, maxJoinedSize)
-	l.unread.limit = size + size/2
+	l.earlierLimit = size + size/2
 	again, _, err := unreadJSON(l, c, "")
 	require.NoError(t, err)
 	changeFirst(l, 2_000)
@@ -395,7 +347,7 @@ func TestEarlierLayersInMemory(t *testing.T) {
 	last, _, err := unreadJSON(l, c, "")
 	require.NoError(t, err)
 	read(t, second, current, last)
-	require.Empty(t, l.unread.byClient[c.Owner])
+	require.Empty(t, l.unread[c.Owner])
 }
 
 // TestDroppedFormsInMemory checks that a body that is dropped because no client has requested it
@@ -417,7 +369,7 @@ func TestDroppedFormsInMemory(t *testing.T) {
 			ctx, size, err := unreadJSON(l, c, "?horizon=15")
 			require.NoError(t, err)
 			require.Greater(t, size, maxJoinedSize)
-			l.unread.limit = size + size/2
+			l.earlierLimit = size + size/2
 			unread = append(unread, ctx)
 			version := header(ctx, "Forecast-Version")
 			for range 3 { // protobuf is still requested
@@ -441,7 +393,7 @@ func TestEarlierPartsInMemory(t *testing.T) {
 	whole, size, err := unreadJSON(l, c, "")
 	require.NoError(t, err)
 	read(t, whole)
-	l.unread.limit = size + size/2
+	l.earlierLimit = size + size/2
 	var unread []*fasthttp.RequestCtx
 	f := func(query string) {
 		t.Helper()
@@ -458,13 +410,13 @@ func TestEarlierPartsInMemory(t *testing.T) {
 	changeFirst(l, 900)
 	f("?since=" + version)
 	f(part)
-	require.Less(t, int(l.unread.made.Total()), size/2)
+	require.Less(t, int(l.made.Total()), size/2)
 	changeFirst(l, 2_000)
 	_, _, err = unreadJSON(l, c, part)
 	require.ErrorContains(t, err, "still reading")
 	read(t, unread...)
-	require.Empty(t, l.unread.byClient[c.Owner])
-	require.Zero(t, l.unread.made.Total())
+	require.Empty(t, l.unread[c.Owner])
+	require.Zero(t, l.made.Total())
 }
 
 // TestChangesAreShared checks that a client is not charged for changes that other responses share.
@@ -478,7 +430,7 @@ func TestChangesAreShared(t *testing.T) {
 		require.Less(t, size, maxJoinedSize)
 		defer read(t, ctx)
 	}
-	require.Zero(t, l.unread.made.Total())
+	require.Zero(t, l.made.Total())
 }
 
 // TestMemoryOfChanges checks that a client that does not read the changes since many versions is
@@ -507,7 +459,7 @@ func TestMemoryOfChanges(t *testing.T) {
 	}
 	layer := request("").Response.Header.ContentLength()
 	require.Greater(t, unread, 2*layer)
-	require.Less(t, unread-int(l.unread.made.Total()), layer)
+	require.Less(t, unread-int(l.made.Total()), layer)
 }
 
 // TestManyChangesAreNotFiltered checks that a client that follows a part gets the whole part, which
@@ -683,6 +635,62 @@ func TestSinceUnknown(t *testing.T) {
 	require.Equal(t, "whole", content)
 }
 
+// TestSinceComparesWhatIsShown checks that a client that follows a horizon gets only the streets that
+// show something else there, even if most streets have changed in later periods, and if a period
+// ends.
+func TestSinceComparesWhatIsShown(t *testing.T) {
+	l := served(t, 1000)
+	versions := map[string]string{}
+	f := func(query, wantContent string, want int) {
+		t.Helper()
+		separator := map[bool]string{true: "?", false: "&"}[query == ""]
+		got, _, _, content := shownIn(t, l, query+separator+"since="+versions[query])
+		require.Equal(t, wantContent, content, query)
+		require.Len(t, got, want, query)
+	}
+	know := func() {
+		for _, query := range []string{"", "?horizon=0", "?horizon=60"} {
+			versions[query] = strings.Trim(header(must(get(l, client("UTC"), query)), "Forecast-Version"), `"`)
+		}
+	}
+	know()
+	for i, s := range city(1000, noon) {
+		s.Forecast[5].Speed++ // from 13:15, which no horizon reaches
+		if i < 10 {
+			s.Forecast[0].Speed++
+		}
+		l.Put(s)
+	}
+	rebuild(l, noon)
+	f("", "whole", 1000)
+	f("?horizon=0", "changes", 10)
+	f("?horizon=60", "changes", 0)
+
+	know()
+	for street := range int32(3) { // until 12:30
+		l.Put(forecast(5000+street, 1, noon.Add(-time.Hour), 6, 1))
+	}
+	for _, s := range city(1000, noon)[:4] {
+		s.Forecast = s.Forecast[1:]
+		l.Put(s)
+	}
+	rebuild(l, noon.Add(time.Minute))
+	f("", "changes", 7)
+	f("?horizon=0", "changes", 7)
+	f("?horizon=60", "changes", 0)
+	rebuild(l, noon.Add(2*time.Minute))
+	f("?horizon=0", "changes", 7)
+	rebuild(l, noon.Add(16*time.Minute))
+	f("?horizon=0", "whole", 1003)
+}
+
+func must(ctx *fasthttp.RequestCtx, err error) *fasthttp.RequestCtx {
+	if err != nil {
+		panic(err)
+	}
+	return ctx
+}
+
 // TestSinceIsWeak checks that a response to since has a weak ETag and supports no ranges, because
 // the bytes are not the same on every replica.
 func TestSinceIsWeak(t *testing.T) {
@@ -739,7 +747,7 @@ func TestManyRemovals(t *testing.T) {
 	}
 	last := publish(1, 890)
 	require.Equal(t, second, last)
-	require.LessOrEqual(t, len(l.builder.removed), cfg.MaxStreets)
+	require.LessOrEqual(t, len(l.current.Load().numbered), 2*cfg.MaxStreets)
 	require.Equal(t, "whole", content(first))
 	require.Equal(t, "changes", content(second), "the version is current again")
 }
@@ -942,9 +950,9 @@ func TestWaitKeepsNoLayer(t *testing.T) {
 		})
 	}
 	require.Eventually(t, func() bool {
-		l.waiters.mu.Lock()
-		defer l.waiters.mu.Unlock()
-		return l.waiters.count[""] == 3
+		l.clients.Lock()
+		defer l.clients.Unlock()
+		return l.waiting[""] == 3
 	}, time.Minute, time.Millisecond)
 	l.build(noon)
 	require.Eventually(t, func() bool {
@@ -965,12 +973,10 @@ func TestUnusedForms(t *testing.T) {
 		sleep(time.Second)
 		made := func() (list []string) {
 			d := l.current.Load().zones["UTC"][0]
-			for f := range numFormats {
-				for e := range numEncodings {
-					if d.bodies[f][e].Load() != nil {
-						require.NotNil(t, d.pieces[0].forms[f][e].Load())
-						list = append(list, etagSuffix[f][e])
-					}
+			for f, e := range variants {
+				require.Equal(t, d.bodies[f][e].Load() != nil, d.pieces[0].forms[f][e].Load() != nil)
+				if d.bodies[f][e].Load() != nil {
+					list = append(list, etagSuffix[f][e])
 				}
 			}
 			return list
@@ -978,19 +984,19 @@ func TestUnusedForms(t *testing.T) {
 		require.Empty(t, made())
 		_, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
 		require.NoError(t, err)
-		before, err := get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
+		before, err := get(l, client("UTC"), "", "Accept", "application/json")
 		require.NoError(t, err)
-		require.Equal(t, []string{"-g", "-jz"}, made())
+		require.Equal(t, []string{"-g", "-j"}, made())
 		sleep(50 * time.Minute)
-		_, err = get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
+		_, err = get(l, client("UTC"), "", "Accept", "application/json")
 		require.NoError(t, err)
 		sleep(50 * time.Minute)
-		require.Equal(t, []string{"-jz"}, made(), "no request for gzip")
+		require.Equal(t, []string{"-j"}, made(), "no request for gzip")
 		l.Put(forecast(2, 1, time.Now(), 20, 2))
 		l.Publish(time.Now())
 		sleep(time.Second)
-		require.Equal(t, []string{"-jz"}, made(), "built in advance")
-		later, err := get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
+		require.Equal(t, []string{"-j"}, made(), "built in advance")
+		later, err := get(l, client("UTC"), "", "Accept", "application/json")
 		require.NoError(t, err)
 		require.NotEqual(t, before.Response.Body(), later.Response.Body())
 		sleep(2 * time.Hour)
@@ -1003,28 +1009,23 @@ func TestUnusedForms(t *testing.T) {
 	})
 }
 
-// TestMomentWithin checks that a client that repeats its requests at least every minute keeps
-// its forms with the minimum of keep_forms.
-func TestMomentWithin(t *testing.T) {
-	f := func(interval time.Duration) {
-		t.Helper()
-		var m moment
-		m.note(noon)
-		for at := noon; at.Before(noon.Add(time.Hour)); at = at.Add(interval) {
-			require.True(t, m.within(time.Minute, at), "at %v", at)
-			m.note(at)
+// TestFormsAreKept checks that a client that repeats its request every minute keeps the form with the
+// minimum of keep_forms.
+func TestFormsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		cfg.KeepForms = time.Minute
+		l := running(t, cfg)
+		l.Put(forecast(2, 1, time.Now(), 20, 1))
+		l.Publish(time.Now())
+		sleep(time.Second)
+		for range 30 {
+			_, err := get(l, client("UTC"), "?horizon=15", "Accept", "application/json")
+			require.NoError(t, err)
+			sleep(time.Minute)
+			require.NotNil(t, l.current.Load().zones["UTC"][2].bodies[jsonText][identity].Load())
 		}
-	}
-	f(time.Second)
-	f(29 * time.Second)
-	f(30 * time.Second)
-	f(45 * time.Second)
-	f(time.Minute)
-	var m moment
-	m.note(noon)
-	m.note(noon.Add(29 * time.Second)) // so soon after the other one that it is not stored
-	require.True(t, m.within(time.Minute, noon.Add(89*time.Second)))
-	require.False(t, m.within(time.Minute, noon.Add(91*time.Second)))
+	})
 }
 
 // TestPartsKeepForms checks that requests for tiles and bounding boxes keep the forms of the layer
@@ -1037,53 +1038,40 @@ func TestPartsKeepForms(t *testing.T) {
 		sleep(time.Second)
 		kept := func(query string) bool {
 			for range 3 {
-				streets, _, _, _ := shownIn(t, l, query, "Accept-Encoding", "zstd")
+				streets, _, _, _ := shownIn(t, l, query, "Accept-Encoding", "gzip")
 				require.Len(t, streets, 1)
 				sleep(50 * time.Minute)
 			}
-			return l.current.Load().zones["UTC"][0].pieces[0].forms[protobuf][zstandard].Load() != nil
+			return l.current.Load().zones["UTC"][0].pieces[0].forms[protobuf][gzipped].Load() != nil
 		}
 		require.False(t, kept("?street=2"))
 		require.True(t, kept("?bbox=12,55,13,56"))
 	})
 }
 
-// TestFormsForNewMinute counts the forms that are made for a new minute, because making them is
-// most of the work. Usually there are none. At the end of a period each horizon reuses the parts of
-// the next longer one, so that forms are made only for the longest horizon, and for the whole layer
-// if clients request it. All forms are made before the minute begins.
-func TestFormsForNewMinute(t *testing.T) {
-	formsBefore, partsBefore := 0.0, 0.0
-	made := func() (forms, parts int) {
-		f, p := testutil.ToFloat64(formsMade), testutil.ToFloat64(partsBuilt)
-		forms, parts = int(f-formsBefore), int(p-partsBefore)
-		formsBefore, partsBefore = f, p
-		return forms, parts
+// TestNewMinute counts the pieces that are built for a new minute, because making their forms is most
+// of the work. Usually there are none. At the end of a period each horizon reuses the pieces of the
+// next longer one, so that they are built only for the longest horizon and for the whole layer.
+func TestNewMinute(t *testing.T) {
+	before := testutil.ToFloat64(piecesBuilt)
+	built := func() int {
+		last := before
+		before = testutil.ToFloat64(piecesBuilt)
+		return int(before - last)
 	}
-	made()
 	l := builtAt(1000, noon)
-	horizons, buckets := len(DefaultConfig().Horizons), len(l.builder.buckets)
-	f := func(now time.Time, wantForms, wantParts int) {
-		t.Helper()
-		l.builder.prepareNext(now.Add(-time.Second))
-		forms, parts := made()
-		require.Equal(t, []int{wantForms, wantParts}, []int{forms, parts}, "prepared")
-		l.build(now)
-		forms, parts = made()
-		require.Equal(t, []int{0, 0}, []int{forms, parts}, "built when the minute begins")
-	}
-	forms, parts := made()
-	require.Equal(t, []int{horizons * buckets, (1 + horizons) * buckets}, []int{forms, parts})
+	horizons, cells := len(DefaultConfig().Horizons), len(l.current.Load().cells)
+	require.Equal(t, (1+horizons)*cells, built())
 	documents := l.current.Load().zones["UTC"]
-	f(noon.Add(time.Minute), 0, 0)
+	l.build(noon.Add(time.Minute))
+	require.Zero(t, built())
 	require.Equal(t, documents, l.current.Load().zones["UTC"])
-	f(noon.Add(15*time.Minute), buckets, 2*buckets)
-	_, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
-	require.NoError(t, err)
-	forms, _ = made()
-	require.Equal(t, buckets, forms, "the whole layer must be made when a client requests it")
-	f(noon.Add(16*time.Minute), 0, 0)
-	f(noon.Add(30*time.Minute), 2*buckets, 2*buckets)
+	l.build(noon.Add(15 * time.Minute))
+	require.Equal(t, 2*cells, built())
+	require.Nil(t, l.current.Load().zones["UTC"][0].bodies[protobuf][gzipped].Load(), "no client has requested the whole layer")
+	l.build(noon.Add(16 * time.Minute))
+	require.Zero(t, built())
+	l.build(noon.Add(30 * time.Minute))
 	requireSame(t, builtAt(1000, noon.Add(30*time.Minute)), l)
 	l.build(noon) // the clock is set back
 	requireSame(t, builtAt(1000, noon), l)
@@ -1099,15 +1087,14 @@ func builtAt(n int32, now time.Time) *Layer {
 	return l
 }
 
-// TestDocumentsAreBuiltOnRequest checks that a document is not built if no client has requested it
-// for keep_forms, that the first of several concurrent requests builds it, and that its body, ETag
-// and changes are then the same as if every build had included it.
-func TestDocumentsAreBuiltOnRequest(t *testing.T) {
+// TestBodiesAreMadeOnRequest checks that a body that no client has requested for keep_forms is made by
+// the first of several concurrent requests, and that it is then the same as if every build had
+// included it.
+func TestBodiesAreMadeOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // at the start of a period
 		cfg := DefaultConfig()
 		cfg.KeepForms = time.Minute
-		l, always := New(cfg, zerolog.Nop()), prepared(DefaultConfig())
-		l.Prepare([]*contract.Client{client("UTC")})
+		l, always := prepared(cfg), prepared(DefaultConfig())
 		now := time.Now()
 		all := city(500, now.Truncate(15*time.Minute))
 		update := func(at time.Time) {
@@ -1118,46 +1105,33 @@ func TestDocumentsAreBuiltOnRequest(t *testing.T) {
 				rebuild(layer, at)
 			}
 		}
-		built := func(scope int) bool { return l.current.Load().zones["UTC"][scope].built }
-		same := func(query string) *fasthttp.RequestCtx {
+		body := func(view int) *body { return l.current.Load().zones["UTC"][view].bodies[protobuf][gzipped].Load() }
+		same := func(query string) {
 			t.Helper()
-			got, err := get(l, client("UTC"), query)
+			got, err := get(l, client("UTC"), query, "Accept-Encoding", "gzip")
 			require.NoError(t, err)
-			want, err := get(always, client("UTC"), query)
+			want, err := get(always, client("UTC"), query, "Accept-Encoding", "gzip")
 			require.NoError(t, err)
 			require.NotEmpty(t, want.Response.Body())
 			require.Equal(t, want.Response.Body(), got.Response.Body())
 			require.Equal(t, header(want, "ETag"), header(got, "ETag"))
-			require.Equal(t, header(want, "Forecast-Content"), header(got, "Forecast-Content"))
-			return got
 		}
 		update(now)
-		require.False(t, built(0))
-		require.True(t, built(1), "horizons must be built in advance")
-
-		before := l.Status(now).Builds
+		require.Nil(t, body(0))
+		require.NotNil(t, body(1), "horizons must be built in advance")
 		var clients sync.WaitGroup
 		for range 20 {
-			clients.Go(func() {
-				if _, err := get(l, client("UTC"), "?tile=6/0/0"); err != nil {
-					t.Error(err)
-				}
-			})
+			clients.Go(func() { same("") })
 		}
 		clients.Wait()
-		require.Equal(t, before+1, l.Status(now).Builds)
-		first := same("")
-		require.Equal(t, before+1, l.Status(now).Builds)
 
 		all[7].Forecast[5].Speed++
 		update(now.Add(time.Second))
-		require.True(t, built(0))
-		changes := same("?since=" + header(first, "Forecast-Version"))
-		require.Equal(t, "changes", header(changes, "Forecast-Content"))
-
+		require.NotNil(t, body(0))
+		same("")
 		update(now.Add(3 * time.Minute))
-		require.False(t, built(0))
-		require.False(t, built(1))
+		require.Nil(t, body(0))
+		require.Nil(t, body(1))
 		same("?horizon=15")
 		same("")
 	})
@@ -1188,48 +1162,11 @@ func TestUnmodifiedChanges(t *testing.T) {
 	}
 }
 
-// TestPickSkipsPeriods checks that a view picks the same periods of a street and returns the same
-// interval, whether or not it skips the periods that have ended.
-func TestPickSkipsPeriods(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 6))
-	skipped := 0
-	for range 3000 {
-		f := &pb.StreetForecast{Street: 1}
-		at := noon
-		for range r.IntN(8) {
-			at = at.Add(time.Duration(r.IntN(3)) * time.Minute * time.Duration(r.IntN(2)))
-			end := at.Add(time.Duration(r.IntN(4)) * time.Minute)
-			f.Forecast = append(f.Forecast, &pb.ForecastPeriod{Start: at.Format(time.RFC3339), End: end.Format(time.RFC3339)})
-			if at = end; r.IntN(20) == 0 {
-				at = at.Add(-time.Minute) // they overlap
-			}
-		}
-		s, err := newStreet(f)
-		require.NoError(t, err)
-		all := *s
-		all.step = 0
-		for minute := -2; minute < 30; minute++ {
-			for _, whole := range []bool{false, true} {
-				v := view{whole, instantOf(noon.Add(time.Duration(minute) * time.Minute))}
-				want, wantFrom, wantUntil := v.pick(nil, &all)
-				got, from, until := v.pick(nil, s)
-				require.Equal(t, []any{want, wantFrom, wantUntil}, []any{got, from, until}, "%v %+v", f, v)
-				skipped += s.skip(v.at)
-			}
-		}
-	}
-	require.Positive(t, skipped)
-}
-
-// TestRequestsDuringBuild checks that a document that is not built can be requested at any time
-// during a build.
+// TestRequestsDuringBuild checks that a body that is not made can be requested at any time during a
+// build.
 func TestRequestsDuringBuild(t *testing.T) {
 	for i := range 20 {
-		l := New(DefaultConfig(), zerolog.Nop())
-		l.Prepare([]*contract.Client{client("UTC")})
-		replace(l, city(10, noon))
-		rebuild(l, noon)
-		require.False(t, l.current.Load().zones["UTC"][0].built)
+		l := served(t, 10)
 		replace(l, city(300, noon))
 		l.Publish(noon)
 		var build sync.WaitGroup

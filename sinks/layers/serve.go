@@ -16,12 +16,10 @@ const Path = "/mlf/v1/forecast/realtime"
 // Methods are the HTTP methods that Handle serves.
 var Methods = []string{"GET", "HEAD"}
 
-// retryAfter is the Retry-After of a 503: a feed takes seconds to deliver the first forecasts.
-const retryAfter = 10 * time.Second
-
+// A feed takes seconds to deliver the first forecasts.
 var (
-	noLayer    = contract.Unavailable("no forecasts yet: try again later", retryAfter)
-	staleLayer = contract.Unavailable("the forecasts are out of date: try again later", retryAfter)
+	noLayer    = contract.Unavailable("no forecasts yet: try again later", 10*time.Second)
+	staleLayer = contract.Unavailable("the forecasts are out of date: try again later", 10*time.Second)
 )
 
 // Admit admits every request and reserves nothing, because responses are prebuilt.
@@ -36,11 +34,11 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 	if apiErr != nil {
 		return 0, apiErr
 	}
-	if q.made() {
+	if q.follows || q.within != "" { // the response is made for the request, at least in part
 		l.wait(c, ctx, &q)
 		l.turns.Take(c.Owner) // its queue is never full, because connections are limited
 		defer l.turns.Pass(c.Owner)
-		if apiErr = l.unread.made.CheckCharged(c.Owner); apiErr != nil {
+		if apiErr = l.made.CheckCharged(c.Owner); apiErr != nil {
 			return 0, apiErr
 		}
 	}
@@ -66,7 +64,6 @@ type response struct {
 	snapshot *snapshot
 	format   format
 	encoding encoding
-	headers  requestHeaders
 	part     bool     // the body consists of pieces instead of the whole document
 	pieces   []*piece // if part is true
 	etag     []byte
@@ -75,35 +72,16 @@ type response struct {
 
 // find returns the requested document in the format and encoding to send.
 func (l *Layer) find(c *contract.Client, h *fasthttp.RequestHeader, q *query, now time.Time) (r response, apiErr *contract.APIError) {
-	r.layer, r.client, r.headers, r.snapshot = l, c.Owner, headersOf(h), l.current.Load()
+	r.layer, r.client, r.snapshot = l, c.Owner, l.current.Load()
 	zone := c.Zone.String()
-	if r.document = r.snapshot.document(zone, q.scope); r.document == nil { // no layer, or Prepare was not called in time
+	if r.document = r.snapshot.document(zone, q.view); r.document == nil { // no layer, or Prepare was not called in time
 		return r, noLayer
 	}
 	if l.cfg.Stale == staleRefuse && l.staleReasons(r.snapshot, now) != nil {
 		return r, staleLayer
 	}
-	r.zone.demand(r.scope.whole).any.note(now)
-	if !r.built {
-		r.snapshot = l.complete(zone, q.scope, now)
-		if r.document = r.snapshot.document(zone, q.scope); r.document == nil { // the last key of the time zone was withdrawn
-			return r, noLayer
-		}
-	}
-	if r.headers.accept {
-		r.format = chooseFormat(h)
-	}
-	if r.headers.acceptEncoding {
-		r.encoding = chooseEncoding(h)
-	}
+	r.format, r.encoding = chooseFormat(h), chooseEncoding(h)
 	return r, nil
-}
-
-func (r *response) body() *body {
-	if r.part {
-		return join(r.pieces, r.format, r.encoding)
-	}
-	return r.document.body(r.format, r.encoding)
 }
 
 // setHeaders sets the headers that all responses have, including 304 and 412.
@@ -135,9 +113,10 @@ var (
 	headerContentRange  = []byte(fasthttp.HeaderContentRange)
 	headerContentCoding = []byte(fasthttp.HeaderContentEncoding)
 
-	private   = []byte("private, no-cache") // without no-cache, browsers reuse old layers by heuristic freshness
-	vary      = []byte("Authorization, Accept, Accept-Encoding")
-	byteUnits = []byte("bytes")
+	private                      = []byte("private, no-cache") // without no-cache, browsers reuse old layers by heuristic freshness
+	vary                         = []byte("Authorization, Accept, Accept-Encoding")
+	byteUnits                    = []byte("bytes")
+	contentChanges, contentWhole = []byte("changes"), []byte("whole")
 )
 
 // send evaluates the request's conditions and its range, and sets the body. It returns the error of
@@ -145,7 +124,6 @@ var (
 func (r *response) send(ctx *fasthttp.RequestCtx) *contract.APIError {
 	req, h := &ctx.Request.Header, &ctx.Response.Header
 	switch { // in the order of RFC 9110, 13.2.2
-	case !r.headers.condition:
 	case negotiate.PreconditionFailed(req, r.etag, r.modified):
 		ctx.SetStatusCode(fasthttp.StatusPreconditionFailed)
 		return nil
@@ -156,7 +134,12 @@ func (r *response) send(ctx *fasthttp.RequestCtx) *contract.APIError {
 	if r.content != nil { // not in a 304, because the client's stored response may be of the other kind
 		h.SetCanonical(headerContent, r.content)
 	}
-	b := r.body()
+	var b *body
+	if r.part {
+		b = join(r.pieces, r.format, r.encoding)
+	} else {
+		b = r.body(r.format, r.encoding)
+	}
 	h.SetContentTypeBytes(mediaTypes[r.format])
 	if b.size == 0 {
 		h.SetContentLength(0) // fasthttp omits it in the response to HEAD
@@ -168,10 +151,7 @@ func (r *response) send(ctx *fasthttp.RequestCtx) *contract.APIError {
 		return r.setBody(ctx, b, 0, b.size)
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
-	part := negotiate.WholeBody
-	if r.headers.byteRange {
-		part = negotiate.RangeOf(req, r.etag, b.size)
-	}
+	part := negotiate.RangeOf(req, r.etag, b.size)
 	if part.Whole {
 		return r.setBody(ctx, b, 0, b.size)
 	}
@@ -183,4 +163,24 @@ func (r *response) send(ctx *fasthttp.RequestCtx) *contract.APIError {
 	}
 	ctx.SetStatusCode(fasthttp.StatusPartialContent)
 	return r.setBody(ctx, b, part.From, part.To)
+}
+
+// chooseFormat evaluates Accept. It returns JSON if the client prefers it to protobuf, and protobuf
+// in all other cases, even if neither is acceptable: a 406 would not help any client.
+func chooseFormat(h *fasthttp.RequestHeader) format {
+	lines := h.PeekAll(fasthttp.HeaderAccept)
+	if negotiate.ApplicationQuality(lines, mediaTypes[jsonText]) > max(negotiate.ApplicationQuality(lines, mediaTypes[protobuf]), 0) {
+		return jsonText
+	}
+	return protobuf
+}
+
+// chooseEncoding evaluates Accept-Encoding. At equal quality it prefers gzip to identity. It returns
+// identity if nothing is acceptable.
+func chooseEncoding(h *fasthttp.RequestHeader) encoding {
+	lines := h.PeekAll(fasthttp.HeaderAcceptEncoding)
+	if q := negotiate.CodingQuality(lines, encodingNames[gzipped]); q > 0 && q >= negotiate.QualityOf(lines, encodingNames[identity]) {
+		return gzipped
+	}
+	return identity
 }

@@ -34,7 +34,7 @@ func TestHeaders(t *testing.T) {
 		require.Equal(t, "private, no-cache", header(ctx, "Cache-Control"))
 		require.Equal(t, "Authorization, Accept, Accept-Encoding", header(ctx, "Vary"))
 		require.Equal(t, "Sat, 31 Jan 2026 12:00:00 GMT", header(ctx, "Last-Modified"))
-		require.Regexp(t, `^"[0-9a-f]{16}(-j?[gz]?)?"$`, header(ctx, "ETag"))
+		require.Regexp(t, `^"[0-9a-f]{16}(-j?g?)?"$`, header(ctx, "ETag"))
 		age, err := strconv.Atoi(header(ctx, "Forecast-Age"))
 		require.NoError(t, err)
 		require.Positive(t, age)
@@ -55,7 +55,8 @@ func TestHeaders(t *testing.T) {
 	f("application/json", "", "application/json", "", "bytes")
 	f("*/*", "gzip", "application/x-protobuf", "gzip", "")
 	f("application/json", "gzip, zstd", "application/json", "gzip", "")
-	f("application/json", "gzip;q=0.5, zstd", "application/json", "zstd", "")
+	f("application/json", "gzip;q=0.5, zstd", "application/json", "gzip", "")
+	f("application/json", "zstd", "application/json", "", "bytes")
 }
 
 // TestLastModifiedIsNotLaterThanDate gets layers that were built a second ago, just now, and before
@@ -88,35 +89,13 @@ func TestLastModifiedIncreases(t *testing.T) {
 	}
 }
 
-// TestLastModifiedOfUnrequestedLayer changes a layer that no client has requested recently, after
-// the clock is set back.
-func TestLastModifiedOfUnrequestedLayer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := prepared(DefaultConfig())
-		put := func(now time.Time, speed float64) {
-			l.Put(forecast(1, 1, time.Now(), 40, speed))
-			rebuild(l, now)
-		}
-		later := time.Now().Add(30 * time.Minute)
-		put(later, 1)
-		modified := string(l.current.Load().zones["UTC"][0].lastModified)
-		l.builder.zones["UTC"].demand(true).any.Store(0)
-		put(later, 2)
-		put(later, 3)
-		require.False(t, l.current.Load().zones["UTC"][0].built)
-		ctx, err := get(l, client("UTC"), "", "If-Modified-Since", modified)
-		require.NoError(t, err)
-		require.Equal(t, 200, ctx.Response.StatusCode())
-	})
-}
-
 func TestEveryVariantHasItsOwnETag(t *testing.T) {
 	l := served(t, 100)
 	seen := map[string]string{}
 	for _, query := range []string{"", "?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"} {
 		for _, accept := range []string{"", "application/json"} {
 			var plain []byte
-			for _, encoding := range []string{"", "gzip", "zstd"} {
+			for _, encoding := range []string{"", "gzip"} {
 				ctx, err := get(l, client("UTC"), query, "Accept", accept, "Accept-Encoding", encoding)
 				require.NoError(t, err)
 				etag, variant := header(ctx, "ETag"), query+" "+accept+" "+encoding
@@ -227,4 +206,56 @@ func TestServeCopiesNoBody(t *testing.T) {
 	require.NoError(t, err)
 	built := l.current.Load().zones["UTC"][0].body(protobuf, gzipped).segments[0]
 	require.Same(t, &built[0], &ctx.Response.Body()[0])
+}
+
+func requestWith(name string, values ...string) *fasthttp.RequestHeader {
+	h := &fasthttp.RequestHeader{}
+	h.SetMethod("GET")
+	for _, v := range values {
+		h.Add(name, v)
+	}
+	return h
+}
+
+func TestChooseFormat(t *testing.T) {
+	f := func(want format, accept ...string) {
+		t.Helper()
+		require.Equal(t, want, chooseFormat(requestWith("Accept", accept...)), "%q", accept)
+	}
+	f(protobuf)
+	f(protobuf, "")
+	f(protobuf, "*/*")
+	f(protobuf, "application/x-protobuf")
+	f(jsonText, "application/json")
+
+	f(protobuf, "application/json, application/x-protobuf")
+	f(protobuf, "application/json, text/plain, */*")
+	f(jsonText, "application/json, */*;q=0.9")
+	f(jsonText, "*/*;q=0.1", "application/json;q=0.2")
+	f(protobuf, "application/json;q=0.2, application/*;q=0.3")
+	f(jsonText, "application/x-protobuf;q=0, */*")
+	f(protobuf, "application/json;q=0, text/html") // no 406, although neither is acceptable
+	f(protobuf, "text/html")
+}
+
+func TestChooseEncoding(t *testing.T) {
+	f := func(want encoding, accept ...string) {
+		t.Helper()
+		require.Equal(t, want, chooseEncoding(requestWith("Accept-Encoding", accept...)), "%q", accept)
+	}
+	f(identity)
+	f(identity, "")
+	f(gzipped, "gzip")
+	f(gzipped, "x-gzip")
+	f(gzipped, "gzip, deflate, br, zstd")
+	f(gzipped, "gzip;q=0.9, zstd")
+	f(identity, "zstd")
+	f(identity, "*, gzip;q=0")
+	f(gzipped, "*")
+	f(identity, "*;q=0")
+	f(identity, "identity;q=0") // no 406, although nothing is acceptable
+	f(identity, "br")
+	f(identity, "identity, gzip;q=0.5")
+	f(gzipped, "identity;q=0.5, gzip;q=0.5")
+	f(identity, "gzip;q=0")
 }

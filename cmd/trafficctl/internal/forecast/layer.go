@@ -76,7 +76,7 @@ func Get(ctx context.Context, c *client.Client, r Request) (response *Response, 
 	}
 	req.URL.RawQuery = query.Encode()
 	req.Header.Set("Accept", "application/x-protobuf")
-	req.Header.Set("Accept-Encoding", "zstd, gzip") // also disables the transport's decompression
+	req.Header.Set("Accept-Encoding", "gzip") // also disables the transport's decompression
 	resp, err := c.Do(req)
 	must.Do(err, "cannot get the forecasts")
 	defer resp.Body.Close()

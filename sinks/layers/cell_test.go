@@ -28,26 +28,26 @@ func scatteredStreets(n int) (list []*street) {
 	return list
 }
 
-// TestCut checks the sizes of buckets, and that few of them change when a street is removed.
+// TestCut checks the sizes of cells, and that few of them change when a street is removed.
 func TestCut(t *testing.T) {
 	streets := scatteredStreets(10_000)
-	buckets := cut(streets, maxBucketStreets)
-	require.Equal(t, buckets, cut(slices.Clone(streets), maxBucketStreets, buckets...))
+	cells := cut(streets, maxCellStreets, nil)
+	require.Equal(t, cells, cut(slices.Clone(streets), maxCellStreets, cells))
 	var all []*street
-	for _, b := range buckets {
-		require.LessOrEqual(t, len(b.streets), maxBucketStreets)
+	for _, b := range cells {
+		require.LessOrEqual(t, len(b.streets), maxCellStreets)
 		all = append(all, b.streets...)
 	}
 	require.Equal(t, streets, all)
-	require.InDelta(t, maxBucketStreets*2/3, len(streets)/len(buckets), maxBucketStreets/6)
+	require.InDelta(t, maxCellStreets*2/3, len(streets)/len(cells), maxCellStreets/5)
 
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
 		at := random.IntN(len(streets))
-		fewer := cut(slices.Delete(slices.Clone(streets), at, at+1), maxBucketStreets, buckets...)
+		fewer := cut(slices.Delete(slices.Clone(streets), at, at+1), maxCellStreets, cells)
 		changed := 0
 		for _, b := range fewer {
-			if !slices.Contains(buckets, b) {
+			if !slices.Contains(cells, b) {
 				changed++
 			}
 		}
@@ -55,10 +55,10 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestTilesConsistOfBuckets checks that at most one bucket is only partly inside a tile.
-func TestTilesConsistOfBuckets(t *testing.T) {
+// TestTilesConsistOfCells checks that at most one cell is only partly inside a tile.
+func TestTilesConsistOfCells(t *testing.T) {
 	streets := scatteredStreets(4000)
-	buckets := cut(streets, maxBucketStreets)
+	cells := cut(streets, maxCellStreets, nil)
 	for zoom := uint32(minZoom); zoom <= maxZoom; zoom++ {
 		for i := 0; i < len(streets); i += 31 {
 			s := streets[i]
@@ -67,7 +67,7 @@ func TestTilesConsistOfBuckets(t *testing.T) {
 			}
 			tile := tileArea(zoom, s.place.x>>(32-zoom), s.place.y>>(32-zoom))
 			crossing := 0
-			for _, b := range buckets {
+			for _, b := range cells {
 				inside := 0
 				for _, s := range b.streets {
 					if s.located && tile.has(s.place) {
@@ -86,14 +86,14 @@ func TestTilesConsistOfBuckets(t *testing.T) {
 	}
 }
 
-// TestCutManyStreetsInOnePlace checks that the streets of one place stay in one bucket.
+// TestCutManyStreetsInOnePlace checks that the streets of one place stay in one cell.
 func TestCutManyStreetsInOnePlace(t *testing.T) {
 	var streets []*street
 	for node := range int32(1000) {
 		streets = append(streets, &street{id: key{7, node}, position: 5})
 	}
-	require.Len(t, cut(streets, maxBucketStreets), 1)
-	require.Empty(t, cut(nil, maxBucketStreets))
+	require.Len(t, cut(streets, maxCellStreets, nil), 1)
+	require.Empty(t, cut(nil, maxCellStreets, nil))
 }
 
 // TestPlaces compares places with known tile numbers.
