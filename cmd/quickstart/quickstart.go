@@ -6,7 +6,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,18 +136,18 @@ func (q *quickstart) startStores(ctx context.Context) (err error) {
 	return launch.CreateTopic(ctx, q.stores.Kafka.Brokers, forecastTopic, 1, map[string]*string{"cleanup.policy": new("compact")})
 }
 
-// reservations holds a UDP socket for each port that freePort has returned.
-var reservations []net.PacketConn
+// reservations holds the lock of each port that freePort has reserved until this process ends.
+var reservations []func()
 
 // freePort returns the usual port if it is free, and otherwise any free port, which it announces.
-// It reserves the usual port by the UDP port of the same number, so that a quickstart that is
-// started at the same time chooses a different one: servers listen only after builds and downloads.
+// It reserves the usual port by a lock, so that a quickstart that the same user starts at the same
+// time chooses a different one: servers listen only after builds and downloads.
 func freePort(purpose string, usual int) int {
 	port, err := launch.PickPort(purpose, usual)
 	if err == nil {
-		var reservation net.PacketConn
-		reservation, err = net.ListenPacket("udp", launch.Address(port))
-		reservations = append(reservations, reservation)
+		var unlock func()
+		unlock, err = launch.TryLock(filepath.Join(os.TempDir(), fmt.Sprintf("trafficd-quickstart-%d-port-%d.lock", os.Getuid(), port)))
+		reservations = append(reservations, unlock)
 	}
 	if err != nil {
 		port, _ = launch.PickPort(purpose, 0) // after an error, port is 0, which also means any free port

@@ -5,14 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -45,12 +49,46 @@ func TestShippedProfile(t *testing.T) {
 }
 
 // TestFreePort checks that a port is not chosen again before anything listens on it, as by a
-// quickstart that is started at the same time.
+// quickstart that is started at the same time, and that a UDP server does not matter.
 func TestFreePort(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
 	usual, err := launch.PickPort("a test", 0)
 	require.NoError(t, err)
+	udp, err := net.ListenPacket("udp", launch.Address(usual))
+	require.NoError(t, err)
+	defer udp.Close()
 	require.Equal(t, usual, freePort("a test", usual))
+	runtime.GC() // closes files that are no longer referenced
 	require.NotEqual(t, usual, freePort("a test", usual))
+}
+
+// TestAwaitDelivered checks that quickstart waits as long as there is progress, and otherwise ends
+// with the reason.
+func TestAwaitDelivered(t *testing.T) {
+	var scrapes atomic.Int32
+	f := func(patience time.Duration, metrics func() string, want string) {
+		t.Helper()
+		mux := http.NewServeMux()
+		mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { scrapes.Add(1); fmt.Fprint(w, metrics()) })
+		mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "degraded: clickhouse is away") })
+		server := httptest.NewServer(mux)
+		defer server.Close()
+		err := awaitDelivered(t.Context(), &launch.Daemon{Binary: "bin/trafficd", Ops: server.Listener.Addr().String()}, patience)
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, "cannot deliver to both stores: no progress for "+patience.String()+": "+want+
+				"; /readyz of trafficd responds: degraded: clickhouse is away")
+		}
+	}
+	lag := func(frames int32) string {
+		return fmt.Sprintf("trafficd_pipeline_lag_frames{sink=\"clickhouse\"} %d\ntrafficd_pipeline_lag_seconds{sink=\"clickhouse\"} %d\n", frames, frames)
+	}
+	f(time.Second, func() string { return lag(0) }, "")
+	f(time.Second, func() string { return lag(7) }, "trafficd_pipeline_lag_frames is 7")
+	f(time.Second, func() string { return "trafficd_pipeline_delay_frames 0\n" }, "trafficd_pipeline_lag_frames is NaN")
+	scrapes.Store(0)
+	f(time.Second, func() string { return lag(max(0, 20-scrapes.Load())) }, "") // takes longer than a second
 }
 
 // started is a running quickstart.

@@ -66,11 +66,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 	var s sent
 	must.Do(json.Unmarshal([]byte(text), &s), fmt.Sprintf("cannot parse trafficctl's summary %q", text))
 	say("waiting until both stores have everything")
-	for q.daemon.Delivered(ctx) != nil { // or the daemon is restarting
-		if !launch.Sleep(ctx, 100*time.Millisecond) {
-			return ctx.Err()
-		}
-	}
+	must.Do(awaitDelivered(ctx, q.daemon, time.Minute))
 	mismatch := launch.Eventually(ctx, 5*time.Second, func() (err error) {
 		if after, err = q.count(ctx); err == nil && !s.arrived(after.minus(before)) {
 			err = errors.New("the stores do not have exactly the accepted items")
@@ -85,6 +81,29 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 		return err
 	}))
 	return errors.Join(q.report(os.Stdout, s, after.minus(before), after, layer), mismatch)
+}
+
+// awaitDelivered waits until both stores have everything. It returns an error with the reason if
+// there is no progress for the given time, in which the daemon may be restarted.
+func awaitDelivered(ctx context.Context, d *launch.Daemon, patience time.Duration) error {
+	last, since := "", time.Now()
+	for {
+		err := d.Delivered(ctx)
+		if err == nil {
+			return nil
+		}
+		if err.Error() != last {
+			last, since = err.Error(), time.Now()
+		}
+		if time.Since(since) > patience {
+			_, health := d.Readyz(ctx)
+			return fmt.Errorf("cannot deliver to both stores: no progress for %v: %w; /readyz of %s responds: %s",
+				patience, err, d.Name(), strings.TrimSpace(health))
+		}
+		if !launch.Sleep(ctx, 100*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
 }
 
 // layer returns a description of the forecast layer, or an error if it is empty.
