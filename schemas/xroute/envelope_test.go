@@ -141,6 +141,13 @@ func TestInvalidRequests(t *testing.T) {
 	f(KindSyntax, operation+"/geometry", `"d" is not declared`, replace(t, "c:Point", "d:Point"))
 	f(KindSyntax, operation+"/callerContext", `"q" is not declared`, replace(t, "<options ", `<options xmlns:q="urn:q" `, "<callerContext>", "<q:callerContext>"))
 	f(KindSyntax, operation+"/geometry/point", "with an empty namespace", replace(t, ` y="`, ` xmlns:d="" y="`))
+	f(KindSyntax, operation+"/geometry/point", `duplicate attribute "z" in the namespace "urn:q"`,
+		replace(t, ` y="`, ` d:z="1" xmlns:d="urn:q" xmlns:e="urn:q" e:z="1" y="`))
+	f(KindSyntax, operation+"/geometry", `duplicate attribute "type"`,
+		replace(t, ` i:type="c:Point"`, ` i:type="c:Point" xmlns:j="http://www.w3.org/2001/XMLSchema-instance" j:type="c:Point"`))
+	f(KindSyntax, operation+"/geometry/point", `"xml" must not be bound`, replace(t, ` y="`, ` xmlns:xml="urn:q" y="`))
+	f(KindSyntax, operation+"/geometry/point", `"d" must not be bound`, replace(t, ` y="`, ` xmlns:d="http://www.w3.org/XML/1998/namespace" y="`))
+	f(KindSyntax, operation+"/geometry/point", `"xmlns" must not be bound`, replace(t, ` y="`, ` xmlns:xmlns="urn:q" y="`))
 
 	// Envelopes.
 	f(KindVersion, "Envelope", "soap-envelope", replace(t, "http://schemas.xmlsoap.org/soap/envelope/", "http://www.w3.org/2003/05/soap-envelope"))

@@ -16,6 +16,7 @@ const (
 	nsService    = "urn:xserver:service"
 
 	nsSchema   = "http://www.w3.org/2001/XMLSchema"
+	nsXML      = "http://www.w3.org/XML/1998/namespace"
 	nsInstance = "http://www.w3.org/2001/XMLSchema-instance"
 	nsEnvelope = "http://schemas.xmlsoap.org/soap/envelope/"
 )

@@ -204,9 +204,21 @@ func (d *reader) begin(s xml.StartElement) (start, error) {
 			return start{}, err
 		}
 	}
-	for _, a := range s.Attr {
-		if _, err := d.resolveAttribute(a); err != nil {
+	for i, a := range s.Attr {
+		resolved, err := d.resolveAttribute(a)
+		if err != nil {
 			return start{}, err
+		}
+		if resolved.space == "" {
+			continue
+		}
+		for _, other := range s.Attr[:i] { // another prefix can be bound to the same namespace
+			if other.Name.Local != a.Name.Local {
+				continue
+			}
+			if same, _ := d.resolveAttribute(other); same == resolved {
+				return start{}, d.syntax("duplicate attribute " + echo(a.Name.Local) + " in the namespace " + echo(resolved.space))
+			}
 		}
 	}
 	space, err := d.resolve(s.Name.Space)
@@ -220,6 +232,8 @@ func (d *reader) bind(a xml.Attr) error {
 		d.scope = append(d.scope, binding{"", a.Value})
 	case a.Name.Space == "xmlns" && a.Value == "":
 		return d.syntax("the prefix " + echo(a.Name.Local) + " is declared with an empty namespace")
+	case a.Name.Space == "xmlns" && (a.Name.Local == "xml") != (a.Value == nsXML), a.Name.Space == "xmlns" && a.Name.Local == "xmlns":
+		return d.syntax("the prefix " + echo(a.Name.Local) + " must not be bound to " + echo(a.Value))
 	case a.Name.Space == "xmlns":
 		d.scope = append(d.scope, binding{a.Name.Local, a.Value})
 	}
@@ -254,7 +268,7 @@ func (d *reader) resolve(prefix string) (string, error) {
 	case "":
 		return "", nil
 	case "xml":
-		return "http://www.w3.org/XML/1998/namespace", nil
+		return nsXML, nil
 	}
 	return "", d.syntax("the prefix " + echo(prefix) + " is not declared")
 }
