@@ -46,10 +46,11 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 	expect := h.Peek(fasthttp.HeaderExpect)
 	if announcesBody(h) || len(expect) > 0 {
 		x := s.begin(h, time.Now())
+		x.skip = x.apiErr != nil || x.preflight || h.IsGet() || h.IsHead() // no endpoint reads the body of a GET
 		if len(expect) > 0 {
 			// fasthttp sends a 100 Continue even to HTTP/1.0 clients, and its comparison of the
 			// value is case-sensitive.
-			continues := x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue"))
+			continues := !x.skip && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue"))
 			h.Del(fasthttp.HeaderExpect)
 			if continues {
 				h.Set(fasthttp.HeaderExpect, "100-continue")
@@ -57,6 +58,8 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 		}
 		if x.apiErr != nil {
 			x.end()
+		}
+		if x.skip {
 			h.SetContentLength(0) // do not wait for the body
 		}
 		s.pending.put(h, x)
@@ -103,6 +106,8 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 		apiErr = errVersion
 	case r.malformed:
 		apiErr = contract.NewError(contract.InvalidParameter, "the name of a header contains a space")
+	case bytes.IndexByte(h.RequestURI(), '#') >= 0: // a proxy could end the path there
+		apiErr = contract.NewError(contract.InvalidParameter, "the target of the request contains a #: write it as %23")
 	default:
 		apiErr = checkFraming(h)
 	}

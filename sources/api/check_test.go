@@ -119,6 +119,7 @@ func TestVersions(t *testing.T) {
 	f("HTTP/3")
 	c := dial(t, s).send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	requireError(t, c.response(), 505, contract.InvalidParameter)
+	c.ended()
 	c = dial(t, s).send("POST /base/in HTTP/1.0\r\n" + good + "Content-Length: 5\r\n\r\nabcde")
 	require.Equal(t, 200, c.response().StatusCode)
 }
@@ -129,6 +130,52 @@ func TestSpaceInHeaderName(t *testing.T) {
 	c := dial(t, s).send(post + good + "Content Length: 5\r\nX: y\r\n\r\n")
 	requireError(t, c.response(), 400, contract.InvalidParameter)
 	c.ended()
+}
+
+// TestTarget checks requests for targets that no path can have.
+func TestTarget(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	f := func(line string, status int, code contract.Code, description string) {
+		t.Helper()
+		for _, body := range []string{"", "Content-Length: 5\r\n"} {
+			c := dial(t, s).send(line + " HTTP/1.1\r\n" + good + body + "\r\n")
+			require.Contains(t, requireError(t, c.response(), status, code).Description, description)
+			if status == 400 {
+				c.ended()
+			}
+		}
+	}
+	f("GET *", 400, contract.InvalidParameter, "malformed")
+	f("POST *", 400, contract.InvalidParameter, "malformed")
+	f("OPTIONS *", 404, contract.NotFound, "no such path")
+	f("POST /base/in#", 400, contract.InvalidParameter, "%23")
+	f("POST /base/in#x", 400, contract.InvalidParameter, "%23")
+	f("POST /base/in?a=b#x", 400, contract.InvalidParameter, "%23")
+	f("POST http://h/base/in#x", 400, contract.InvalidParameter, "%23")
+	f("GET /nothing#x", 400, contract.InvalidParameter, "%23")
+}
+
+// TestBodyOfGet checks that a GET is served without waiting for its body, which is ignored and not
+// parsed as a request.
+func TestBodyOfGet(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, func(c *Config) { c.HeaderTimeout, c.DiscardTime = time.Hour, patience })
+	f := func(method, announced, body string) {
+		t.Helper()
+		c := dial(t, s).send(method + " /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey view-key\r\n" + announced + "\r\n" + body)
+		resp := c.responseTo(method)
+		require.Equal(t, 200, resp.StatusCode)
+		require.True(t, resp.Close)
+		c.ended()
+	}
+	for _, method := range []string{"GET", "HEAD"} {
+		f(method, "Content-Length: 5\r\n", "")
+		f(method, "Content-Length: 5\r\nExpect: 100-continue\r\n", "")
+		f(method, "Transfer-Encoding: chunked\r\n", "")
+		f(method, "Content-Length: 86\r\n", smuggled)
+		f(method, "Transfer-Encoding: chunked\r\n", "56\r\n"+smuggled+"\r\n0\r\n\r\n"+smuggled)
+	}
+	require.EqualValues(t, 10, p.served.Load())
 }
 
 func TestOpenMethods(t *testing.T) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"container/list"
 	"crypto/tls"
 	"errors"
@@ -31,6 +32,7 @@ type conn struct {
 	// Only the goroutine of the connection uses the following fields.
 
 	expecting   *exchange // exchange of a request that waits for its 100 Continue
+	http2       bool      // the first bytes were http2Preface
 	joined      joined
 	read, write deadline
 	began       time.Time // start of the last response; zero if the listener rejected the connection
@@ -54,9 +56,14 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	if n > 0 && !c.used.Load() {
 		c.used.Store(true)
+		c.http2 = bytes.HasPrefix(p[:n], http2Preface)
 	}
 	return n, err
 }
+
+// http2Preface is how a client begins HTTP/2 without negotiating it. To fasthttp, it is a request with
+// an invalid target.
+var http2Preface = []byte("PRI * HTTP/2.0\r\n")
 
 // Gone implements batch.Peer.
 func (c *conn) Gone() bool { return gone(c.raw) }

@@ -87,6 +87,22 @@ func TestBodyNotReadByEndpoint(t *testing.T) {
 	f(reject, "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n", 400, false)
 }
 
+// TestInvalidGzipEndsConnection checks that the connection is closed after an invalid gzip stream: if
+// the Content-Length is too small, the next bytes are the rest of the body.
+func TestInvalidGzipEndsConnection(t *testing.T) {
+	p := &probe{serve: func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		_, _ = readAll(c, ctx)
+		return 0, contract.NewError(contract.InvalidGzip, "unexpected end")
+	}}
+	s := start(t, p, func(c *Config) { c.DiscardTime = patience })
+	c := dial(t, s).send(post + good + "Content-Length: 3\r\n\r\nabc" + "the rest" + strings.Repeat(smuggled, 5000))
+	resp := c.response()
+	requireError(t, resp, 400, contract.InvalidGzip)
+	require.True(t, resp.Close)
+	c.ended()
+	require.EqualValues(t, 1, p.served.Load())
+}
+
 func TestPipelinedRequests(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	ok := post + good + "Content-Length: 3\r\n\r\nabc"

@@ -40,7 +40,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	code := s.respond(x, ctx, err)
 	s.origins.mark(ctx)
-	unread := x.unread(ctx)
+	// If a gzip stream is invalid, the cause may be a wrong Content-Length: what follows the body may
+	// be the rest of it.
+	unread := code == contract.InvalidGzip || ctx.Response.ConnectionClose() || x.unread(ctx)
 	if unread {
 		c.unread.Store(true)
 	}
@@ -123,7 +125,7 @@ func (s *Server) respond(x *exchange, ctx *fasthttp.RequestCtx, err error) contr
 func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 	body := ctx.RequestBodyStream()
 	switch {
-	case x.apiErr != nil:
+	case x.apiErr != nil || x.skip:
 		return x.body
 	case !x.body || body == nil:
 		return false
@@ -228,7 +230,7 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 		c.Conn = c.raw
 		apiErr.Description = "this port expects TLS: use https:// instead of http://"
 	case strings.Contains(err.Error(), `unsupported http version "HTTP/`), // there is no sentinel
-		strings.Contains(err.Error(), `invalid request uri "*"`): // "PRI * HTTP/2.0", which begins HTTP/2
+		c.http2 && strings.Contains(err.Error(), `invalid request uri "*"`):
 		apiErr, status = errVersion, fasthttp.StatusHTTPVersionNotSupported
 	case errors.As(err, new(*fasthttp.ErrSmallBuffer)):
 		apiErr.Description = fmt.Sprintf("the header of the request is larger than %d bytes", s.cfg.MaxHeaderBytes)
@@ -256,7 +258,8 @@ type exchange struct {
 	route     *route         // nil: no such path
 	key       *key           // nil: none was presented, or it is unknown, or none is needed
 	apiErr    *contract.APIError
-	body      bool    // the request has a body, even if its length was set to 0 because of apiErr
+	body      bool    // the request has a body, even if its length was set to 0 because of skip
+	skip      bool    // the response does not depend on the body, which is not read
 	silent    bool    // no response is sent
 	close     bool    // close the connection after the response
 	preflight bool    // a CORS preflight

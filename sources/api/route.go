@@ -25,8 +25,8 @@ type Endpoint interface {
 	// response, and any other error is a 500. items is always charged to the key's item rate.
 	//
 	// The Trace-Id header of the response is already set. Handle should read the body until io.EOF;
-	// otherwise the connection is closed after the response. Handle sets the read deadline of
-	// ctx.Conn().
+	// otherwise the connection is closed after the response. Handle calls ctx.SetConnectionClose if
+	// what follows the body may be the rest of it, and sets the read deadline of ctx.Conn().
 	Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error)
 }
 

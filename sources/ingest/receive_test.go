@@ -75,6 +75,23 @@ func TestNotGzip(t *testing.T) {
 	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 0\r\n").requireError(400, contract.InvalidGzip)
 }
 
+// TestContentLengthTooSmall checks that the rest of a body whose Content-Length is too small is not
+// parsed as a request.
+func TestContentLengthTooSmall(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	f := func(announced int) {
+		t.Helper()
+		c := dial(t, addr).begin(fmt.Sprintf("Content-Encoding: gzip\r\nContent-Length: %d\r\n", announced)).send(body)
+		require.True(t, c.requireError(400, contract.InvalidGzip).Close)
+		c.ended()
+	}
+	f(len(body) - 1)
+	f(len(body) / 2)
+	f(0)
+}
+
 // TestCompressedLimit checks that an error earlier in the stream takes precedence over the size
 // limit, and that a body of exactly the limit is accepted.
 func TestCompressedLimit(t *testing.T) {

@@ -117,6 +117,9 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 			s.log.Error().Err(err).Str("trace_id", x.trace).Str("operation", x.operation()).
 				Msg("cannot process a routing request: responded with a fault")
 		}
+		if invalid, ok := errors.AsType[*xroute.Error](err); ok && invalid.Kind == xroute.KindSyntax {
+			ctx.SetConnectionClose() // the cause may be a Content-Length that is too small
+		}
 		outcome = f.outcome()
 		if out, err = xroute.AppendMessage(nil, f.fault(x.trace, s.cfg.VendorPrefix)); err != nil {
 			return 0, err

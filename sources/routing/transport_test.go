@@ -94,6 +94,12 @@ func TestRejected(t *testing.T) {
 	broken[len(broken)-5] ^= 1 // in the checksum
 	s.requireError(400, contract.InvalidGzip, string(broken), "Content-Encoding", "gzip")
 
+	resp, _ := s.post(simple[:len(simple)/2])
+	require.True(t, resp.Close, "the next bytes may be the rest of the envelope")
+	resp, _ = s.post("<html/>")
+	require.Equal(t, 500, resp.StatusCode)
+	require.False(t, resp.Close)
+
 	fault, _ := s.requireFault(&xroute.IllegalParameterException{}, "", zip(simple+strings.Repeat(" ", 1<<20)), "Content-Encoding", "gzip")
 	require.Contains(t, fault.Text, "2000 bytes")
 	fault, _ = s.requireFault(&xroute.IllegalParameterException{}, "", zip(simple))
