@@ -124,6 +124,8 @@ func TestCompleteBody(t *testing.T) {
 	f(chunked+"0\r\n\r\n", "")
 	f(chunked+"4\r\n0123\r\n0c\r\n456789abcdef\r\n0\r\n\r\n", "0123456789abcdef")
 	f(chunked+"14\r\n"+whole+"\r\n0\r\n\r\n", whole)
+	f(chunked+"4;a=b;c\r\n0123\r\n0;d\r\n\r\n", "0123")
+	f(chunked+"4;a=\x01\x7f\t\r\n0123\r\n0\r\n\r\n", "0123") // fasthttp ignores extensions
 }
 
 // TestIncompleteBody checks the errors for bodies that are too large, truncated or malformed.
@@ -147,6 +149,9 @@ func TestIncompleteBody(t *testing.T) {
 	malformed := &contract.APIError{Code: contract.InvalidParameter, Description: "malformed or incomplete chunks", Parameter: "Transfer-Encoding"}
 	f(malformed, "", chunked+"zz\r\n", waits)
 	f(malformed, "0123", chunked+"4\r\n0123\r\n-1\r\n", waits)
+	for _, extension := range []string{"a\n", "a\nb", "a\rb", "a\r\r\n"} { // a proxy could end the line elsewhere
+		f(malformed, "", chunked+"4;"+extension+"\r\n0123\r\n0\r\n\r\n", waits)
+	}
 	f(malformed, "0123", chunked+"4\r\n0123\r\n5", hangsUp)
 }
 
