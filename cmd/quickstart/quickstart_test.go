@@ -70,15 +70,16 @@ func TestAwaitDelivered(t *testing.T) {
 		t.Helper()
 		mux := http.NewServeMux()
 		mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { scrapes.Add(1); fmt.Fprint(w, metrics()) })
-		mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "degraded: clickhouse is away") })
+		mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"components": {"clickhouse": {"state": "degraded", "reasons": ["no response"]}, "kafka": {"state": "ok"}}}`)
+		})
 		server := httptest.NewServer(mux)
 		defer server.Close()
 		err := awaitDelivered(t.Context(), &launch.Daemon{Binary: "bin/trafficd", Ops: server.Listener.Addr().String()}, patience)
 		if want == "" {
 			require.NoError(t, err)
 		} else {
-			require.EqualError(t, err, "cannot deliver to both stores: no progress for "+patience.String()+": "+want+
-				"; /readyz of trafficd responds: degraded: clickhouse is away")
+			require.EqualError(t, err, "cannot deliver to both stores: no progress for "+patience.String()+": "+want+"; clickhouse: no response")
 		}
 	}
 	lag := func(frames int32) string {

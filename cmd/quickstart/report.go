@@ -18,6 +18,7 @@ import (
 
 	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
+	"trafficd/cmd/internal/ops"
 )
 
 const (
@@ -96,14 +97,25 @@ func awaitDelivered(ctx context.Context, d *launch.Daemon, patience time.Duratio
 			last, since = err.Error(), time.Now()
 		}
 		if time.Since(since) > patience {
-			_, health := d.Readyz(ctx)
-			return fmt.Errorf("cannot deliver to both stores: no progress for %v: %w; /readyz of %s responds: %s",
-				patience, err, d.Name(), strings.TrimSpace(health))
+			return fmt.Errorf("cannot deliver to both stores: no progress for %v: %w%s", patience, err, storeReasons(ctx, d))
 		}
 		if !launch.Sleep(ctx, 100*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
+}
+
+// storeReasons returns what trafficd reports about the stores, each reason after a separator.
+func storeReasons(ctx context.Context, d *launch.Daemon) (all string) {
+	var r ops.Readiness
+	_, body := d.Readyz(ctx)
+	_ = json.Unmarshal([]byte(body), &r) // an error: trafficd does not respond, and there are no reasons
+	for _, store := range []string{"clickhouse", "kafka"} {
+		for _, reason := range r.Components[store].Reasons {
+			all += "; " + store + ": " + reason
+		}
+	}
+	return all
 }
 
 // layer returns a description of the forecast layer, or an error if it is empty.
