@@ -145,7 +145,7 @@ forecast-eval: ## backtest the forecaster on DATA=dir and print lines `bench: fo
 	  awk '/^bench:/ { print; fflush(); next } { print > "/dev/stderr" }'
 
 .PHONY: hostile
-hostile: ## attack a daemon while two integrators send, one line per attack; up to 5 minutes
+hostile: ## attack a daemon while two integrators send, one line per attack; up to 8 minutes
 	@.ci/setup test
 	@.ci/build '$(VERSION)' ./cmd/trafficd ./cmd/bench
 	bin/bench hostile

@@ -130,3 +130,13 @@ func TestPlain(t *testing.T) {
 	require.NoError(t, c.post(b))
 	d.awaitLines(t.Context(), b.items)
 }
+
+// TestMissingEdge checks that a proxy that is not installed is named.
+func TestMissingEdge(t *testing.T) {
+	t.Setenv("PATH", "")
+	t.Setenv("TRAFFICD_CACHE", t.TempDir())
+	for _, e := range edges {
+		_, err := new(target).enter(t.Context(), &e)
+		require.ErrorContains(t, err, e.args[0]+" is not installed (")
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,37 +20,46 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
+	"trafficd/sinks/layers"
 	"trafficd/sources/ingest"
 )
 
-// hostile starts a daemon on loopback and attacks it as one client while two well-behaved
-// integrators send batches. It prints a line per attack. The duration of each attack is limited.
+// attack is one of the attacks of bench hostile.
+type attack struct {
+	name string // also the name of the attacker's key
+	run  func(ctx context.Context)
+	edge *edge // the proxy through which all clients send; nil = they send to the daemon
+}
+
+// hostile starts two replicas on loopback and attacks the first one, or both through each of the
+// shipped proxies, while two well-behaved integrators send batches. It prints a line per attack. The
+// duration of each attack is limited.
 func (o options) hostile(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	defer cancel()
 	dir := tempDir()
 	defer os.RemoveAll(dir)
-	fmt.Fprintln(o.notes, "hostile: starting ClickHouse and the daemon")
+	fmt.Fprintln(o.notes, "hostile: starting ClickHouse and the daemons")
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: filepath.Join(dir, "stores"), Only: "clickhouse", Stderr: io.Discard}))
 	defer func() { _ = stores.Close() }()
-	t := &target{daemon: daemon{launch.Daemon{Binary: o.daemon, Dir: dir}}, detectors: synthetic().detectors}
-	must.Do(t.Configure("city", "persistent", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
-		"clickhouse.addresses="+stores.ClickHouse.TCP,
-		"pipeline.idempotency.max_bytes=16MiB")) // fills within seconds; one client may use half of it
-	type attack struct {
-		name string // also the name of the attacker's key
-		run  func(ctx context.Context)
-	}
+	t, second := &target{detectors: synthetic().detectors}, &daemon{}
 	attacks := []attack{
-		{"months", t.months},
-		{"heads", t.heads},
-		{"idempotency", t.idempotency},
-		{"silent", t.silent},
-		{"readers", t.readers},
-		{"items", t.items},
-		{"bombs", t.bombs},
+		{name: "months", run: t.months},
+		{name: "heads", run: t.heads},
+		{name: "idempotency", run: t.idempotency},
+		{name: "silent", run: t.silent},
+		{name: "readers", run: t.readers},
+		{name: "items", run: t.items},
+		{name: "bombs", run: t.bombs},
+		{name: "operators", run: t.operators},
+	}
+	for _, e := range edges {
+		name, _, _ := strings.Cut(e.file, ".")
+		attacks = append(attacks, attack{"refused-" + name, t.refused, &e}, attack{"poller-" + name, t.poller, &e})
 	}
 	if o.attack != "" {
 		attacks = slices.DeleteFunc(attacks, func(a attack) bool { return a.name != o.attack })
@@ -61,21 +72,35 @@ func (o options) hostile(ctx context.Context) {
 		{Name: "reconnecting", Key: "reconnecting", Instance: "city", Rights: "ingest"},
 	}
 	for _, a := range attacks {
-		keys = append(keys, launch.Key{Name: a.name, Key: a.name, Instance: "city", Rights: "ingest", ItemsPerSecond: 100_000})
+		keys = append(keys, launch.Key{Name: a.name, Key: a.name, Instance: "city", Rights: "ingest, forecast", ItemsPerSecond: 100_000})
 	}
-	must.Do(t.SetKeys(keys...))
-	t.start(ctx)
-	defer func() { _ = t.Stop(35 * time.Second) }()
+	for i, d := range []*daemon{&t.daemon, second} {
+		d.Binary, d.Dir = o.daemon, filepath.Join(dir, fmt.Sprint("replica-", i+1))
+		must.Do(os.Mkdir(d.Dir, 0o755))
+		must.Do(d.Configure("city", "persistent", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
+			"clickhouse.addresses="+stores.ClickHouse.TCP,
+			"forecasts.feed=file", "forecasts.file.path="+d.feed(), // which does not exist, so there is no layer
+			"pipeline.idempotency.max_bytes=16MiB")) // fills within seconds; one client may use half of it
+		must.Do(d.SetKeys(keys...))
+		d.start(ctx)
+		defer func() { _ = d.Stop(35 * time.Second) }()
+	}
 	t.persistent.Transport = &http.Transport{}
 	t.reconnecting.Transport = &http.Transport{DisableKeepAlives: true}
 
 	var failed []string
 	for _, a := range attacks {
+		stop, missing := t.enter(ctx, a.edge, t.Daemon, second.Daemon)
+		if missing != nil {
+			fmt.Fprintf(o.lines, "hostile: %s not run: %v\n", a.name, missing)
+			continue
+		}
 		t.key = a.name
 		before := t.integrate(ctx, 3*time.Second, nil)
 		during := t.integrate(ctx, 12*time.Second, a.run)
-		if t.Exited() {
-			must.Do(fmt.Errorf("the daemon exited during the attack %s: %s", a.name, t.LogTail()))
+		stop()
+		if t.Exited() || second.Exited() {
+			must.Do(fmt.Errorf("the daemon exited during the attack %s: %s", a.name, t.LogTail()+second.LogTail()))
 		}
 		success := 100 * float64(during.succeeded) / float64(max(1, during.requests))
 		fmt.Fprintf(o.lines, "hostile: %s success %.1f p99 %.1f %.1f rss %.0f status %s\n",
@@ -93,9 +118,10 @@ func (o options) hostile(ctx context.Context) {
 	}
 }
 
-// target is the attacked daemon.
+// target is the attacked daemon or pair of replicas.
 type target struct {
-	daemon
+	daemon                          // the first replica
+	entry                    string // host:port to which the integrators send: the daemon's, or an edge's
 	detectors                []string
 	persistent, reconnecting http.Client  // of the integrators
 	sent                     atomic.Int64 // number of the integrators' batches
@@ -161,7 +187,7 @@ func (t *target) integrate(ctx context.Context, d time.Duration, attack func(con
 func (t *target) send(client *http.Client, key, idempotencyKey string, body []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	_, _, err := request(ctx, client, http.MethodPost, "http://"+t.API+ingest.Path, body, http.StatusMultiStatus,
+	_, _, err := request(ctx, client, http.MethodPost, "http://"+t.entry+ingest.Path, body, http.StatusMultiStatus,
 		"Authorization", "apiKey "+key, "Idempotency-Key", idempotencyKey)
 	return err
 }
@@ -321,4 +347,57 @@ func (t *target) bombs(ctx context.Context) {
 		bodies = append(bodies, b.gzip())
 	}
 	each(ctx, 32, 1<<16, func(i int) { t.post(ctx, bodies[i%len(bodies)], "", nil) })
+}
+
+// operators sends request headers without the announced bodies to the operators' port. In the
+// meantime, the daemon may open only 1,500 files.
+func (t *target) operators(ctx context.Context) {
+	limit := func(n string) {
+		if err := exec.Command("prlimit", "--pid", fmt.Sprint(t.PID()), "--nofile="+n+":").Run(); err != nil {
+			t.count("cannot run prlimit")
+		}
+	}
+	files := must.Get(must.Get(procfs.NewProc(t.PID())).Limits()).OpenFiles
+	limit("1500")
+	defer limit(fmt.Sprint(files))
+	ops := &daemon{launch.Daemon{API: t.Ops}}
+	header := "POST /status HTTP/1.1\r\nHost: " + t.Ops + "\r\nContent-Length: 1000\r\n\r\n"
+	each(ctx, 1600, 1<<16, func(int) {
+		if !launch.Sleep(ctx, rand.N(2*time.Second)) { // as in silent
+			return
+		}
+		resp, stop, err := ops.open(ctx, header, nil)
+		if err != nil {
+			t.cutOff(ctx)
+			return
+		}
+		defer stop()
+		defer resp.Body.Close()
+		t.count(fmt.Sprint(resp.StatusCode))
+		launch.Sleep(ctx, time.Second)
+	})
+}
+
+// refused posts large bodies without a valid key. The keys differ, so that each replica gets some.
+func (t *target) refused(ctx context.Context) {
+	body := bytes.Repeat([]byte("x"), 4<<20)
+	each(ctx, 2, 1<<16, func(i int) { t.ask(ctx, http.MethodPost, ingest.Path, fmt.Sprint("unknown-", i), body) })
+}
+
+// poller requests forecasts that are not there yet.
+func (t *target) poller(ctx context.Context) {
+	each(ctx, 1, 1<<16, func(int) {
+		t.ask(ctx, http.MethodGet, layers.Path, t.key, nil)
+		launch.Sleep(ctx, 25*time.Millisecond)
+	})
+}
+
+// ask sends a request as an ordinary HTTP client and counts its result.
+func (t *target) ask(ctx context.Context, method, path, key string, body []byte) {
+	r, err := launch.Request(ctx, http.DefaultClient, method, "http://"+t.entry+path, body, "Authorization", "apiKey "+key)
+	if err != nil {
+		t.cutOff(ctx)
+		return
+	}
+	t.count(fmt.Sprint(r.Status))
 }
