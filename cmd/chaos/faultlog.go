@@ -71,7 +71,8 @@ func (l *faultLog) explain(out io.Writer, stores []*judge.Verdict) {
 	if first.At.IsZero() {
 		return
 	}
-	fmt.Fprintf(out, "   the first lost or duplicated batch is %s, with a 207 at %s UTC; the faults from %v before to %v after that, of all in %s:\n",
+	fmt.Fprintf(out, "   the first lost or duplicated batch is %s, with a 207 at %s UTC;"+
+		" the faults from %v before to %v after that, of all in %s:\n",
 		first.Batch, clockTime(first.At), explainBefore, explainAfter, l.file.Name())
 	l.mu.Lock()
 	defer l.mu.Unlock()

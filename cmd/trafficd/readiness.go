@@ -43,13 +43,8 @@ func (d *daemon) readiness() ops.Readiness {
 		self.Add(ops.NotReady, "starting")
 		return ops.NewReadiness(map[string]ops.Component{"daemon": self})
 	}
-	if !d.registryChecked.Load() { // a load balancer must not send batches before the registries have been read
-		pending := func(f registry.Status) bool { return f.Pending }
-		if slices.ContainsFunc(d.registry.Status(), pending) {
-			self.Add(ops.NotReady, "starting: the detector registries are being read")
-		} else {
-			d.registryChecked.Store(true)
-		}
+	if d.registriesPending() { // a load balancer must not send batches before the registries have been read
+		self.Add(ops.NotReady, "starting: the detector registries are being read")
 	}
 	clients := d.keys.Clients()
 	components := map[string]ops.Component{"journal": d.journalState(clients), "keys": d.keysState(), "settings": d.reloads.state()}
@@ -59,21 +54,7 @@ func (d *daemon) readiness() ops.Readiness {
 	}
 	// A purpose for which there is no key does not decide.
 	serves := map[string]bool{"ingest": served || !anyHas(clients, contract.RightIngest), "forecast": true, "routing": true}
-	letters := ops.Component{State: ops.OK}
-	for _, x := range d.deliveries {
-		c := storeState(x.Status())
-		if d.shared != nil {
-			if n := d.shared.Deleted(x.name); n > 0 {
-				c.Add(ops.Degraded, fmt.Sprintf("the log's retention deleted %d batches before they were delivered; see the runbook, TrafficdLogDeleted", n))
-			}
-		}
-		components[x.name] = c
-		if n := d.dead.Rows(x.name); n > 0 {
-			letters.Add(ops.Degraded, fmt.Sprintf("%s in the dead-letter file, rejected by %s; see the runbook, TrafficdDeadLetters",
-				status.Measurements(float64(n)), x.name))
-		}
-	}
-	components["dead_letters"] = letters
+	d.addDeliveries(components)
 	idempotency := ops.Component{State: ops.OK}
 	if err := d.idempotency.Full(); err != nil {
 		idempotency.Add(ops.Degraded, err.Error())
@@ -106,6 +87,37 @@ func (d *daemon) readiness() ops.Readiness {
 		serves[purpose] = serves[purpose] && r.State != ops.NotReady
 	}
 	return r
+}
+
+// registriesPending reports whether a registry feed has neither been read nor failed since the
+// start.
+func (d *daemon) registriesPending() bool {
+	if d.registryChecked.Load() {
+		return false
+	}
+	pending := slices.ContainsFunc(d.registry.Status(), func(f registry.Status) bool { return f.Pending })
+	d.registryChecked.Store(!pending)
+	return pending
+}
+
+// addDeliveries adds the state of each store and of the dead letters.
+func (d *daemon) addDeliveries(components map[string]ops.Component) {
+	letters := ops.Component{State: ops.OK}
+	for _, x := range d.deliveries {
+		c := storeState(x.Status())
+		if d.shared != nil {
+			if n := d.shared.Deleted(x.name); n > 0 {
+				c.Add(ops.Degraded, fmt.Sprintf("the log's retention deleted %d batches before they were delivered;"+
+					" see the runbook, TrafficdLogDeleted", n))
+			}
+		}
+		components[x.name] = c
+		if n := d.dead.Rows(x.name); n > 0 {
+			letters.Add(ops.Degraded, fmt.Sprintf("%s in the dead-letter file, rejected by %s; see the runbook, TrafficdDeadLetters",
+				status.Measurements(float64(n)), x.name))
+		}
+	}
+	components["dead_letters"] = letters
 }
 
 func anyHas(clients []*contract.Client, right contract.Right) bool {

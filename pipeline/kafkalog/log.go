@@ -91,7 +91,8 @@ func newLog(cfg Config, consumers []string, window time.Duration, log zerolog.Lo
 	return &Log{
 		cfg: cfg, window: window, consumers: consumers, log: log, transport: transport,
 		client:   &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport},
-		unusable: errors.New("the topic has not been checked"), seen: map[delivery]*seen{}, deleted: map[delivery]deleted{}, checked: make(chan struct{}), hard: hard, stop: stop,
+		unusable: errors.New("the topic has not been checked"), seen: map[delivery]*seen{}, deleted: map[delivery]deleted{},
+		checked: make(chan struct{}), hard: hard, stop: stop,
 	}, nil
 }
 

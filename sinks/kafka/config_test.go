@@ -44,8 +44,10 @@ func TestCheckRetention(t *testing.T) {
 	f := func(want string, pairs ...string) {
 		t.Helper()
 		topic := dial.Topic{
-			Name: "measurements", Brokers: 3, Config: map[string]string{"min.insync.replicas": "2", "retention.ms": "604800000", "retention.bytes": "-1",
-				"message.timestamp.before.max.ms": "9223372036854775807", "message.timestamp.after.max.ms": "3600000"},
+			Name: "measurements", Brokers: 3, Config: map[string]string{
+				"min.insync.replicas": "2", "retention.ms": "604800000", "retention.bytes": "-1",
+				"message.timestamp.before.max.ms": "9223372036854775807", "message.timestamp.after.max.ms": "3600000",
+			},
 			Partitions: []kafka.Partition{{Replicas: make([]kafka.Broker, 3), Isr: make([]kafka.Broker, 3)}},
 		}
 		for i := 0; i < len(pairs); i += 2 {

@@ -89,14 +89,13 @@ type Load struct {
 	clients  sync.WaitGroup
 }
 
-// NeverFails, MayBeRefused and MayBeCut report whether the clients of a Load expect an error before a
-// response: none, that of a daemon that does not run, or any.
+// NeverFails reports that the clients of a Load expect no error before a response.
 func NeverFails(error) bool { return false }
 
-// MayBeRefused is described with NeverFails.
+// MayBeRefused reports whether an error is that of a daemon that does not run.
 func MayBeRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// MayBeCut is described with NeverFails.
+// MayBeCut reports that the clients of a Load expect any error before a response.
 func MayBeCut(error) bool { return true }
 
 // StartLoad starts clients, half of which keep their connections, until Stop.
