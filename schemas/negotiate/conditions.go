@@ -106,7 +106,7 @@ var WholeBody = ByteRange{Whole: true}
 // same second.
 func RangeOf(h *fasthttp.RequestHeader, etag []byte, size int) ByteRange {
 	unit, spec, ok := bytes.Cut(h.Peek(fasthttp.HeaderRange), []byte{'='})
-	if !ok || !bytes.EqualFold(unit, bytesUnit) || !h.IsGet() {
+	if !ok || len(unit) != len(bytesUnit) || !bytes.EqualFold(unit, bytesUnit) || !h.IsGet() { // EqualFold accepts a long s
 		return WholeBody
 	}
 	if tag := h.Peek(fasthttp.HeaderIfRange); len(tag) > 0 && !bytes.Equal(tag, etag) {

@@ -123,7 +123,7 @@ func TestRangeOf(t *testing.T) {
 	f("bytes=10-", ByteRange{From: 10, To: size, Unsatisfiable: true})
 	f("bytes=10-12", ByteRange{From: 10, To: size, Unsatisfiable: true})
 	f("bytes=-0", ByteRange{From: size, To: size, Unsatisfiable: true})
-	for _, ignored := range []string{"", "bytes=", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes=1-2,4-5", "lines=1-2", "bytes=--1", "bytes=+1-", "bytes"} {
+	for _, ignored := range []string{"", "bytes=", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes=1-2,4-5", "lines=1-2", "byteſ=1-2", "bytes=--1", "bytes=+1-", "bytes"} {
 		f(ignored, WholeBody)
 	}
 	f("bytes=2-5", ByteRange{From: 2, To: 6}, `"ab"`)
