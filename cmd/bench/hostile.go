@@ -102,10 +102,9 @@ func (o options) hostile(ctx context.Context) {
 		if t.Exited() || second.Exited() {
 			must.Do(fmt.Errorf("the daemon exited during the attack %s: %s", a.name, t.LogTail()+second.LogTail()))
 		}
-		success := 100 * float64(during.succeeded) / float64(max(1, during.requests))
 		fmt.Fprintf(o.lines, "hostile: %s success %.1f p99 %.1f %.1f rss %.0f status %s\n",
-			a.name, success, p99(before.took), p99(during.took), t.peakMB(), during.attacker)
-		if success < 99 || p99(during.took) > max(3*p99(before.took), 50) {
+			a.name, during.success, p99(before.took), p99(during.took), t.peakMB(), during.attacker)
+		if during.success < 99 || p99(during.took) > max(3*p99(before.took), 50) {
 			failed = append(failed, a.name)
 		}
 		for _, why := range during.failures {
@@ -133,16 +132,16 @@ type target struct {
 
 // outcome is what the integrators observed during a call to integrate.
 type outcome struct {
-	requests, succeeded int
-	took                []float64 // latencies in milliseconds
-	failures            []string  // the first three errors
-	attacker            string    // the attacker's results, such as 429×12,503×1
+	success  float64   // percentage of the requests that succeeded, of the integrator with the lower one
+	took     []float64 // latencies in milliseconds
+	failures []string  // the first three errors
+	attacker string    // the attacker's results, such as 429×12,503×1
 }
 
 // integrate makes each integrator send a batch of 100 items every 50 ms for d. Unless attack is
 // nil, it runs the attack at the same time.
 func (t *target) integrate(ctx context.Context, d time.Duration, attack func(context.Context)) (o outcome) {
-	t.attacker = map[string]int{}
+	t.attacker, o.success = map[string]int{}, 100
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	var all sync.WaitGroup
@@ -154,6 +153,7 @@ func (t *target) integrate(ctx context.Context, d time.Duration, attack func(con
 		all.Go(func() {
 			tick := time.NewTicker(50 * time.Millisecond)
 			defer tick.Stop()
+			requests, succeeded := 0, 0
 			for ctx.Err() == nil {
 				<-tick.C
 				n := int(t.sent.Add(1))
@@ -164,15 +164,18 @@ func (t *target) integrate(ctx context.Context, d time.Duration, attack func(con
 				began := time.Now()
 				err := t.send(client, name, fmt.Sprintf("%s-%d", name, n), zip(items))
 				mu.Lock()
-				o.requests++
+				requests++
 				o.took = append(o.took, milliseconds(time.Since(began)))
 				if err == nil {
-					o.succeeded++
+					succeeded++
 				} else if len(o.failures) < 3 {
 					o.failures = append(o.failures, err.Error())
 				}
 				mu.Unlock()
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			o.success = min(o.success, 100*float64(succeeded)/float64(max(1, requests)))
 		})
 	}
 	all.Wait()
