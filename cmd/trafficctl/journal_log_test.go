@@ -88,6 +88,18 @@ func TestJournalInKafka(t *testing.T) {
 	r = requireFailure(t, "", "the journal is damaged", "journal", "verify", "--brokers", brokers[0])
 	require.Contains(t, r.out, "partition 0  DAMAGED\n    at offset 3, frame 4: ")
 
+	e = journal.Entry{Data: frameOf(5, journalBatches(1, 10)[0])} // an intact frame after the damage
+	require.NoError(t, l.Enqueue(&e))
+	require.NoError(t, e.Wait())
+	r = requireFailure(t, "", "--skip-damaged continues", "journal", "dump", "--frames", "--brokers", brokers[0])
+	require.Equal(t, 3, strings.Count(r.out, "\n"))
+	r = requireFailure(t, "", "skipped 1 gap of unreadable frames", "journal", "dump", "--frames", "--skip-damaged", "--brokers", brokers[0])
+	require.Equal(t, 4, strings.Count(r.out, "\n"), "the frame after the damage is there")
+	require.Equal(t, 1, strings.Count(r.err, "cannot read frame 4: partition 0, offset 3: "))
+	r = runWith(t, "", "journal", "cursors", "--brokers", brokers[0])
+	require.Contains(t, r.out+r.err, "frame 4: partition 0, offset 3: ")
+	require.Contains(t, r.out, "clickhouse, partition 0")
+
 	f := func(want string, args ...string) {
 		t.Helper()
 		requireFailure(t, "", want, append([]string{"journal", "ls"}, args...)...)

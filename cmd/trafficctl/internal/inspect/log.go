@@ -104,28 +104,47 @@ func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 			from = min(from, cursor.Seq)
 		}
 		for frame, err := range l.view.Frames(i, from) {
-			if err == nil {
-				l.read(int64(len(frame.Data)))
-				err = batch.DecodeFrame(frame.Data, &b, nil)
-			}
 			if err != nil {
 				return consumers, nil, fmt.Errorf("cannot count undelivered rows in partition %d: %w", i, err)
+			}
+			l.read(int64(len(frame.Data)))
+			if gap := gapOf(i, frame, &b); gap != nil {
+				gaps = append(gaps, gap)
+				continue
 			}
 			for c := range consumers[first:] {
 				consumers[first+c].add(frame.Seq, &b)
 			}
 		}
 	}
-	return consumers, nil, nil
+	return consumers, gaps, nil
 }
 
-// Frames implements Journal. It returns the frames ordered by partition.
+// gapOf returns nil if the frame can be decoded into b.
+func gapOf(partition int, frame journal.Frame, b *batch.Batch) *Gap {
+	if err := batch.DecodeFrame(frame.Data, b, nil); err != nil {
+		return &Gap{From: frame.Seq, To: frame.Seq, Err: fmt.Errorf("partition %d, offset %d: %w", partition, frame.Offset, err)}
+	}
+	return nil
+}
+
+// Frames implements Journal. It returns the frames ordered by partition. A record that cannot be
+// decoded is a *Gap.
 func (l *Log) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
+		var b batch.Batch
 		for i := range l.view.Partitions {
 			for frame, err := range l.view.Frames(i, from) {
 				if err == nil && frame.Seq > to {
 					break
+				}
+				if err == nil {
+					if gap := gapOf(i, frame, &b); gap != nil {
+						if !yield(journal.Frame{}, gap) {
+							return
+						}
+						continue
+					}
 				}
 				if !yield(frame, err) || err != nil {
 					return
