@@ -139,6 +139,7 @@ func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string
 	report, err := template.New("report.txt").Funcs(template.FuncMap{
 		"thousands": thousands,
 		"path":      func(name string) string { return q.short(q.path(name)) },
+		"program":   func(name string) string { return q.short(q.bin(name)) },
 		"install": func(program, debian string) string {
 			if _, err := exec.LookPath(program); err == nil {
 				return ""

@@ -375,6 +375,7 @@ func TestDeepCheckKafkaSecurity(t *testing.T) {
 		kfake.User("PLAIN", "viewer", "secret", describe,
 			allow(kmsg.ACLOperationDescribe, topic, "trafficd.log"), allow(kmsg.ACLOperationDescribe, topic, "missing")),
 		kfake.User("PLAIN", "replica", "secret", allow(kmsg.ACLOperationRead, topic, "trafficd.log"),
+			allow(kmsg.ACLOperationDescribeConfigs, topic, "trafficd.log"),
 			allow(kmsg.ACLOperationWrite, topic, "trafficd.log"), allow(kmsg.ACLOperationRead, kmsg.ACLResourceTypeGroup, "trafficd.kafka")))
 	settings := func(more ...string) []string {
 		return append([]string{
@@ -388,17 +389,20 @@ func TestDeepCheckKafkaSecurity(t *testing.T) {
 	deepKafka(t, settings("kafka.sasl.mechanism=scram-sha-512"), "kafka.sasl")
 	deepKafka(t, settings("kafka.sasl.username=blind"), `kafka.topic: cannot describe topic "measurements": `)
 	deepKafka(t, settings("kafka.sasl.username=viewer"),
+		`kafka.topic: cannot read the settings of topic "measurements": `,
 		"kafka.sasl.username: cannot get a producer ID from ", `kafka.sasl.username: cannot write to topic "measurements": `,
 		`kafka.sasl.username: cannot read topic "measurements": `)
 
 	log := func(user, topic string, want ...string) {
 		t.Helper()
 		deepKafka(t, settings("journal.kind=kafka", "journal.log.brokers="+c.ListenAddrs()[0], "journal.log.topic="+topic,
+			"journal.log.max_frame_bytes=900KiB", // kfake's topics take no larger messages
 			"journal.log.tls.enabled=true", "journal.log.tls.ca="+ca,
 			"journal.log.sasl.mechanism=plain", "journal.log.sasl.username="+user, "journal.log.sasl.password=secret"), want...)
 	}
 	log("replica", "trafficd.log")
 	log("viewer", "trafficd.log", `journal.log.group: cannot read the cursors of group "trafficd.kafka": `,
+		`journal.log.topic: cannot read the settings of topic "trafficd.log": `,
 		`journal.log.sasl.username: cannot write to topic "trafficd.log": `, `journal.log.sasl.username: cannot read topic "trafficd.log": `)
 	log("viewer", "missing", `journal.log.group: cannot read the cursors of group "trafficd.kafka": `, `journal.log.topic: cannot create topic "missing": `)
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os/exec"
 	"strconv"
@@ -42,7 +43,9 @@ func TestLateRecords(t *testing.T) {
 		sink := newSink(t, cfg)
 		loop := deliveryLoop{t: t}
 		loop.add(block(rows))
-		require.ErrorContains(t, loop.step(sink), "because of its "+key+" "+value)
+		require.Eventually(t, func() bool { // a broker that has just started refuses producers for a while
+			return strings.Contains(fmt.Sprint(loop.step(sink)), "because of its "+key+" "+value)
+		}, time.Minute, 100*time.Millisecond)
 		require.Empty(t, k.Records(t, topic))
 		set(then, thenValue)
 		loop.run(sink)

@@ -130,7 +130,7 @@ func TestIdleBehindEdge(t *testing.T) {
 			c, err := net.Dial("tcp", address)
 			require.NoError(t, err)
 			defer c.Close()
-			require.NoError(t, c.SetDeadline(time.Now().Add(2 * time.Minute)))
+			require.NoError(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
 			in := bufio.NewReader(c)
 			for i := range 2 {
 				body := string(compress.Gzip(daemontest.BatchNumber(i, 10)))

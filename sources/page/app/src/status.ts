@@ -10,7 +10,10 @@ export type Status = Omit<
   forecast?: Partial<typeof example.forecast> & { streets: number };
   clients: (Omit<(typeof example.clients)[0], "lastBatch"> & { lastBatch?: string })[];
   stores: (Omit<(typeof example.stores)[0], "error"> & { error?: string })[];
-  registries: (Omit<(typeof example.registries)[0], "error" | "warnings"> & { error?: string; warnings?: string[] })[];
+  registries: (Omit<(typeof example.registries)[0], "error" | "warnings"> & {
+    error?: string;
+    warnings?: string[];
+  })[];
   history: { from: number; step: number; series: Record<string, (number | null)[]> };
 };
 

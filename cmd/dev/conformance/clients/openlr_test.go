@@ -1,14 +1,16 @@
-package openlr_test
+package clients
 
 import (
 	"encoding/json"
 	"math"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/conformance/foreign"
 	"trafficd/schemas/openlr"
 )
 
@@ -22,16 +24,24 @@ for code in sys.stdin.read().split():
 
 // TestOtherDecoder checks that an independent decoder reads the same from the codes of long lines.
 func TestOtherDecoder(t *testing.T) {
-	if exec.CommandContext(t.Context(), "python3", "-c", "import openlr").Run() != nil {
-		t.Skip("python3 with the package openlr is missing")
-	}
+	const pins = "testdata/openlr/requirements.txt"
+	dir := foreign.Fetched(t, "openlr", pins, func(dir string) {
+		foreign.Fetch(t, "an environment for openlr", "python3", "-m", "venv", dir)
+		foreign.Fetch(t, "openlr", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--require-hashes", "--requirement", pins)
+	})
 	var codes []string
-	for _, line := range longLines() {
+	for _, line := range []openlr.Line{
+		openlr.Straight([2]float64{10, 56}, [2]float64{10, 56.1}, 11_000, 1),
+		openlr.Straight([2]float64{10, 56}, [2]float64{10, 56.1}, 31_000, 1),
+		openlr.Straight([2]float64{18, 69}, [2]float64{18.31, 69}, 12_400, 1),
+		openlr.Straight([2]float64{133, -28}, [2]float64{131.3, -29.3}, 220_000, 1),
+		openlr.Straight([2]float64{179.95, -18}, [2]float64{179.9999, -17.95}, 7_700, 1),
+	} {
 		code, err := openlr.Encode(line)
 		require.NoError(t, err)
 		codes = append(codes, code)
 	}
-	p := exec.CommandContext(t.Context(), "python3", "-c", decoder)
+	p := exec.CommandContext(t.Context(), filepath.Join(dir, "bin", "python"), "-c", decoder)
 	p.Stdin = strings.NewReader(strings.Join(codes, "\n"))
 	out, err := p.Output()
 	require.NoError(t, err)
