@@ -11,8 +11,8 @@ import (
 )
 
 // backlog counts the undelivered rows in the journal. Those that were already in the journal at
-// startup are counted in the background while the delivery runs, at about 1 GiB/s. Until then, or if
-// the source does not count rows, the result is an estimate.
+// startup are counted in the background while the delivery runs, at about 1 GiB/s. Until then, or
+// if the source does not count rows, the result is an estimate.
 type backlog struct {
 	source Source
 

@@ -70,8 +70,8 @@ func TestRowsWaiting(t *testing.T) {
 	})
 }
 
-// TestRowsWaitingAreNeverZeroIfUnknown checks that the number of undelivered rows is an estimate, not
-// 0, if a damaged frame prevents the count, and that the error says what to do.
+// TestRowsWaitingAreNeverZeroIfUnknown checks that the number of undelivered rows is an estimate,
+// not 0, if a damaged frame prevents the count, and that the error says what to do.
 func TestRowsWaitingAreNeverZeroIfUnknown(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)

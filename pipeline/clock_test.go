@@ -100,8 +100,8 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// TestVoidedFrameGivesItsStampBack checks that a frame that was stamped by a wrong clock, and is not
-// in the journal, has no effect on later frames.
+// TestVoidedFrameGivesItsStampBack checks that a frame that was stamped by a wrong clock, and is
+// not in the journal, has no effect on later frames.
 func TestVoidedFrameGivesItsStampBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := func(outcome error, ordered bool, want error) {
@@ -138,8 +138,8 @@ func TestVoidedFrameGivesItsStampBack(t *testing.T) {
 	})
 }
 
-// TestNewestFrameAheadOfTheClock checks that a daemon that starts with frames from the future rejects
-// batches without storing any part of them, and reads its journal.
+// TestNewestFrameAheadOfTheClock checks that a daemon that starts with frames from the future
+// rejects batches without storing any part of them, and reads its journal.
 func TestNewestFrameAheadOfTheClock(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)

@@ -19,9 +19,9 @@ const (
 	maxFollowers = 100 // maximum number at the same time; each may scan every batch
 )
 
-// Tap lets operators follow a sample of the items of batches that got a 207. Without followers, its cost is one
-// atomic load per batch. A follower that cannot keep up misses items. The zero value is ready to
-// use.
+// Tap lets operators follow a sample of the items of batches that got a 207. Without followers, its
+// cost is one atomic load per batch. A follower that cannot keep up misses items. The zero value is
+// ready to use.
 type Tap struct {
 	active    atomic.Int32
 	mu        sync.Mutex
@@ -145,8 +145,8 @@ func (t *Tap) sample(s *batch.Submission, items *batch.Items, r *batch.Result, n
 	return sample
 }
 
-// show sends a sample to its followers. A follower misses the items that exceed tapRate or for which
-// its channel has no room.
+// show sends a sample to its followers. A follower misses the items that exceed tapRate or for
+// which its channel has no room.
 func (t *Tap) show(sample []tapped) {
 	if len(sample) == 0 {
 		return

@@ -210,8 +210,8 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// TestHalvedBlockDoesNotWait checks that a block that was halved does not wait for the minimum number
-// of rows, which it cannot have.
+// TestHalvedBlockDoesNotWait checks that a block that was halved does not wait for the minimum
+// number of rows, which it cannot have.
 func TestHalvedBlockDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &frames{channel: make(chan []byte, 1)}

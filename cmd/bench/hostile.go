@@ -36,8 +36,8 @@ type attack struct {
 }
 
 // hostile starts two replicas on loopback and attacks the first one, or both through each of the
-// shipped proxies, while two well-behaved integrators send batches. It prints a line per attack. The
-// duration of each attack is limited.
+// shipped proxies, while two well-behaved integrators send batches. It prints a line per attack.
+// The duration of each attack is limited.
 func (o options) hostile(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	defer cancel()

@@ -129,9 +129,10 @@ func (d *skewed) terminate() {
 	require.Zero(d.t, d.State().ExitCode(), d.LogTail())
 }
 
-// TestClock starts a daemon with a wrong clock, accepts a batch and corrects the clock. Kafka refuses
-// the batch. No further one is accepted until trafficctl journal restamp has corrected the journal;
-// then both stores get each measurement once. Later jumps of the clock have no effect but 503s.
+// TestClock starts a daemon with a wrong clock, accepts a batch and corrects the clock. Kafka
+// refuses the batch. No further one is accepted until trafficctl journal restamp has corrected the
+// journal; then both stores get each measurement once. Later jumps of the clock have no effect but
+// 503s.
 func TestClock(t *testing.T) {
 	needs.Everything(t, "a second build of the daemon, with another clock")
 	dir := t.TempDir()

@@ -305,8 +305,8 @@ func looksTruncated(line []byte) bool {
 }
 
 // narrow restricts the selection to the product instance of the selected letters, so that letters
-// of others that the daemon adds later are not sent with its key. It returns an error if there are no
-// letters, or if they belong to several product instances.
+// of others that the daemon adds later are not sent with its key. It returns an error if there are
+// no letters, or if they belong to several product instances.
 func (s *selection) narrow(ctx context.Context, path string) error {
 	found := map[string]bool{}
 	for l, err := range s.letters(ctx, path, nil, func(string) {}) {

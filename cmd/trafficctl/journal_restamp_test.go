@@ -80,8 +80,9 @@ func TestJournalRestamp(t *testing.T) {
 	require.Equal(t, after, again)
 }
 
-// TestJournalRestampKeepsBlocksInFlight checks that nothing is changed while ClickHouse may have rows
-// of a block that it recognises by received_at, while a daemon runs, and if the journal is damaged.
+// TestJournalRestampKeepsBlocksInFlight checks that nothing is changed while ClickHouse may have
+// rows of a block that it recognises by received_at, while a daemon runs, and if the journal is
+// damaged.
 func TestJournalRestampKeepsBlocksInFlight(t *testing.T) {
 	f := func(want string, prepare func(dir string)) {
 		t.Helper()

@@ -25,8 +25,8 @@ import (
 )
 
 // check adds to the problems with the settings those with the files and directories named in them
-// and, if deep, with the stores and feeds of the sections without such problems. It writes to w what
-// it has found otherwise, and creates nothing.
+// and, if deep, with the stores and feeds of the sections without such problems. It writes to w
+// what it has found otherwise, and creates nothing.
 func check(ctx context.Context, w io.Writer, c *config.Config, origins conf.Origins, invalid error, deep bool) error {
 	for _, warning := range warnings(c) {
 		fmt.Fprintln(w, "warning:", warning)

@@ -37,8 +37,8 @@ func TestStartAndStop(t *testing.T) {
 	require.Zero(t, code, log)
 }
 
-// TestStopWhileStarting checks that SIGTERM ends a daemon that cannot continue its start, here because
-// nothing is written to the pipe that it reads the certificate from.
+// TestStopWhileStarting checks that SIGTERM ends a daemon that cannot continue its start, here
+// because nothing is written to the pipe that it reads the certificate from.
 func TestStopWhileStarting(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "tls.crt")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))

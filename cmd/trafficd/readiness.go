@@ -24,8 +24,9 @@ const (
 	noForecasts = "a key has the forecast right, but no forecasts are configured, so its requests are rejected with 403; set forecasts.feed"
 )
 
-// A delivery is reported as behind if its lag is above slow, and as stalled if its store has accepted
-// nothing for longer than hung. A healthy store accepts a block far sooner, even with retries.
+// A delivery is reported as behind if its lag is above slow, and as stalled if its store has
+// accepted nothing for longer than hung. A healthy store accepts a block far sooner, even with
+// retries.
 const (
 	slow = time.Minute
 	hung = 15 * time.Second

@@ -105,8 +105,8 @@ func TestForecastOnlyReadiness(t *testing.T) {
 	require.NotContains(t, r.Components, "registry")
 }
 
-// TestReadinessByPurpose checks that a daemon that accepts no batches is ready for forecasts and not
-// for ingest, and the reverse, and that the summary says so first.
+// TestReadinessByPurpose checks that a daemon that accepts no batches is ready for forecasts and
+// not for ingest, and the reverse, and that the summary says so first.
 func TestReadinessByPurpose(t *testing.T) {
 	d := newProcess(t, "journal.min_free_bytes=1000TiB")
 	feed := d.setForecastFile("forecasts.ndjson")

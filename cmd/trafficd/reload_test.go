@@ -24,8 +24,8 @@ import (
 	"trafficd/cmd/trafficd/status"
 )
 
-// writeCertificate writes a certificate for loopback that is valid for an hour, with a serial number,
-// and its key.
+// writeCertificate writes a certificate for loopback that is valid for an hour, with a serial
+// number, and its key.
 func writeCertificate(t *testing.T, cert, key string, serial int64) {
 	t.Helper()
 	writeCertificateUntil(t, cert, key, serial, time.Now().Add(time.Hour))

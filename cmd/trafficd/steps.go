@@ -44,10 +44,10 @@ var (
 const startGrace = 2 * time.Second
 
 // run starts the steps, waits for a signal or, on failed, the error of a part that cannot continue,
-// and stops the started steps. It returns nil after a signal and a complete shutdown. After a signal
-// during the start, no further step is started. A step that takes too long is then abandoned, and
-// the process must exit: nothing has been accepted yet, and what is delivered in that moment is
-// resolved after the next start, as after a crash.
+// and stops the started steps. It returns nil after a signal and a complete shutdown. After a
+// signal during the start, no further step is started. A step that takes too long is then
+// abandoned, and the process must exit: nothing has been accepted yet, and what is delivered in
+// that moment is resolved after the next start, as after a crash.
 func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error) error {
 	var started []step
 	var err error

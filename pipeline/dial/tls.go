@@ -73,8 +73,8 @@ func (t TLS) Config(section string) (*tls.Config, error) {
 	return c, nil
 }
 
-// CheckFiles returns an error if the files cannot be used, or if the client certificate is not valid
-// now. Config accepts such a certificate, because the servers decide whether to accept it.
+// CheckFiles returns an error if the files cannot be used, or if the client certificate is not
+// valid now. Config accepts such a certificate, because the servers decide whether to accept it.
 func (t TLS) CheckFiles(section string) error {
 	c, err := t.Config(section)
 	if err != nil || c == nil || c.GetClientCertificate == nil {

@@ -21,11 +21,11 @@ func Lock(dir string, opts ...Option) (io.Closer, error) {
 // Edit changes frames in a directory that the caller has locked. It calls edit with each frame from
 // seq from on, in order; edit may change the bytes of data, but must not keep data.
 //
-// Each segment with such frames is replaced by a copy, which needs as much space on the disk. That is
-// atomic, and a later segment is replaced after an earlier one. So after a crash or an error, each
-// frame is either unchanged or completely changed, and none before a changed one is unchanged. Edit
-// verifies the checksums of the segments that it replaces. After an error about damage, all segments
-// before the damaged one are replaced: call Verify first.
+// Each segment with such frames is replaced by a copy, which needs as much space on the disk. That
+// is atomic, and a later segment is replaced after an earlier one. So after a crash or an error,
+// each frame is either unchanged or completely changed, and none before a changed one is unchanged.
+// Edit verifies the checksums of the segments that it replaces. After an error about damage, all
+// segments before the damaged one are replaced: call Verify first.
 func Edit(dir string, from uint64, edit func(seq uint64, data []byte), opts ...Option) (err error) {
 	fs := newJournal(Config{}, opts).fs
 	segments, err := openSegments(fs, dir, os.O_RDONLY)

@@ -15,8 +15,8 @@ func invert(_ uint64, data []byte) {
 	}
 }
 
-// TestEdit checks that exactly the frames from the given one on are changed, and that the journal is
-// otherwise the same.
+// TestEdit checks that exactly the frames from the given one on are changed, and that the journal
+// is otherwise the same.
 func TestEdit(t *testing.T) {
 	_, frames := inspected(t)
 	for from := 1; from <= len(frames)+1; from++ {
@@ -40,8 +40,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// TestEditCrashes checks that after a crash each frame is unchanged or changed, none before a changed
-// one is unchanged, and that a second Edit completes the first.
+// TestEditCrashes checks that after a crash each frame is unchanged or changed, none before a
+// changed one is unchanged, and that a second Edit completes the first.
 func TestEditCrashes(t *testing.T) {
 	_, frames := inspected(t)
 	state := func(got []byte, i int) (changed bool) {

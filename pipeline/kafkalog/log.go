@@ -58,8 +58,8 @@ type deleted struct {
 
 // Open returns a log and starts its writers, which Close stops. It does not wait for the brokers:
 // Ready and Enqueue fail until the topic has passed its check. While one of the consumers is too
-// far behind in a partition, they fail with journal.ErrFull for that partition. cfg must be valid. window is the idempotency window,
-// within which repeated rows of a batch are dropped.
+// far behind in a partition, they fail with journal.ErrFull for that partition. cfg must be valid.
+// window is the idempotency window, within which repeated rows of a batch are dropped.
 func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
 	l, err := newLog(cfg, consumers, window, log)
 	if err != nil {
@@ -384,8 +384,8 @@ func (l *Log) checkLag(ctx context.Context) {
 	}
 }
 
-// findLagging returns an error that wraps journal.ErrFull for each partition of which a consumer has
-// not read all frames written before limit, and nil for the others.
+// findLagging returns an error that wraps journal.ErrFull for each partition of which a consumer
+// has not read all frames written before limit, and nil for the others.
 func (l *Log) findLagging(ctx context.Context, limit time.Time) (full []error, err error) {
 	committed := map[string][]kafka.OffsetFetchPartition{}
 	for _, c := range l.consumers {

@@ -471,8 +471,8 @@ func TestLaggingConsumer(t *testing.T) {
 	require.NoError(t, lagging(later), "everything was read")
 }
 
-// TestFullPartition checks that a consumer that is too far behind in one partition does not stop the
-// others.
+// TestFullPartition checks that a consumer that is too far behind in one partition does not stop
+// the others.
 func TestFullPartition(t *testing.T) {
 	cluster := stores.StartKfake(t)
 	l := openLog(t, cluster.ListenAddrs(), "partly", func(c *Config) { c.Partitions = 2 })

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Redact returns text in which the secrets in http and https URLs are replaced by mask: the password
-// of the user and the values of the query, which may be tokens.
+// Redact returns text in which the secrets in http and https URLs are replaced by mask: the
+// password of the user and the values of the query, which may be tokens.
 func Redact(text, mask string) string {
 	return webURL.ReplaceAllStringFunc(text, func(u string) string {
 		if mask == "" {

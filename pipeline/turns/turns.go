@@ -26,8 +26,8 @@ func New(slots, perClient, capacity int) *Limiter {
 	}
 }
 
-// Take waits until it is the client's turn, and takes a slot, which Pass must give back. ok is false,
-// immediately, if the queue has no room for another caller of the client.
+// Take waits until it is the client's turn, and takes a slot, which Pass must give back. ok is
+// false, immediately, if the queue has no room for another caller of the client.
 func (l *Limiter) Take(client string) (ok, waited bool) {
 	l.mu.Lock()
 	if l.free > 0 && l.running[client] < l.perClient { // then none of its callers is waiting

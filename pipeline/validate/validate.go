@@ -29,8 +29,8 @@ type MeasureType struct {
 	Code string   `setting:"code"` // measureTypeCode
 	Min  *float64 `setting:"min"`  // lowest allowed value; null: no bound
 	Max  *float64 `setting:"max"`  // highest allowed value; null: no bound
-	// unit of the values, such as km/h, % or veh, for those who read the archive; a number per hour ends
-	// in /h, as in veh/h
+	// unit of the values, such as km/h, % or veh, for those who read the archive; a number per hour
+	// ends in /h, as in veh/h
 	Unit string `setting:"unit"`
 }
 

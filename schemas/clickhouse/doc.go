@@ -75,10 +75,10 @@
 // # Migrations
 //
 // Files are applied in numeric order. ClickHouse has no transactions for DDL, so every statement is
-// idempotent (IF NOT EXISTS): an interrupted run is simply repeated, and several daemons may migrate
-// at the same time. The table schema_migrations lists the applied migrations. If a table was
-// dropped, ForgetDropped empties that list, and all migrations are applied again. If only views were
-// dropped, those from the first that creates one of them on are.
+// idempotent (IF NOT EXISTS): an interrupted run is simply repeated, and several daemons may
+// migrate at the same time. The table schema_migrations lists the applied migrations. If a table
+// was dropped, ForgetDropped empties that list, and all migrations are applied again. If only views
+// were dropped, those from the first that creates one of them on are.
 //
 // In a cluster they are applied to each server over its own connection, not with ON CLUSTER. So a
 // dead server does not delay the others, and the next run updates a server that is new or has lost

@@ -95,8 +95,8 @@ var codes = [UnknownCode + 1]struct {
 // String returns the errorCode that responses contain.
 func (c Code) String() string { return codes[min(c, UnknownCode)].name }
 
-// Stored returns the number that stands for a code of an item in stored responses. It never changes,
-// whatever the order of the codes, and is not reused. A new code gets the next number.
+// Stored returns the number that stands for a code of an item in stored responses. It never
+// changes, whatever the order of the codes, and is not reused. A new code gets the next number.
 func (c Code) Stored() byte { return codes[c].stored }
 
 // CodeOf returns the code of an item that has the stored number, or UnknownCode.

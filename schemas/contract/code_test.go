@@ -26,8 +26,8 @@ func TestCodes(t *testing.T) {
 	require.Empty(t, FieldCount.String())
 }
 
-// TestStoredNumbers checks that the numbers in journals and idempotency stores never change. After a
-// new code or field, add its number; never change one.
+// TestStoredNumbers checks that the numbers in journals and idempotency stores never change. After
+// a new code or field, add its number; never change one.
 func TestStoredNumbers(t *testing.T) {
 	codes := map[Code]byte{
 		BatchLimitExceeded: 18, InvalidType: 19, DuplicateField: 20, ReservedField: 21, MissingField: 22, UnknownDetector: 23,

@@ -57,8 +57,8 @@ func Canonical(name, prefix string) string {
 	return name
 }
 
-// WithPrefix is the inverse of Canonical for all names of formats in a text. With an empty prefix, it
-// returns the text unchanged.
+// WithPrefix is the inverse of Canonical for all names of formats in a text. With an empty prefix,
+// it returns the text unchanged.
 func WithPrefix(text, prefix string) string {
 	for _, f := range formats {
 		if rest, ok := strings.CutPrefix(string(f.format), "VENDOR"); ok && prefix != "" {

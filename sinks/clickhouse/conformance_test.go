@@ -90,8 +90,8 @@ func rowsIn(t testing.TB, server *stores.ClickHouse, table string) (rows []sinkt
 }
 
 // TestServerErrors makes the fake server refuse a block, with each kind of error, before and after
-// it has read the rows, and lose an acknowledgement. TestArchive and TestFaults have the errors of a
-// real server.
+// it has read the rows, and lose an acknowledgement. TestArchive and TestFaults have the errors of
+// a real server.
 func TestServerErrors(t *testing.T) {
 	f := func(code proto.Error, want class) {
 		t.Helper()

@@ -118,7 +118,8 @@ func (s *Sink) checkCaughtUp(ctx context.Context, h *host) error {
 	return nil
 }
 
-// updateDerived updates the units, the detectors and the derived tables. A failure only delays the update.
+// updateDerived updates the units, the detectors and the derived tables. A failure only delays the
+// update.
 func (s *Sink) updateDerived(ctx context.Context) {
 	err := errors.Join(s.saveUnits(ctx), s.saveDetectors(ctx), s.Derive(ctx))
 	if ctx.Err() != nil {

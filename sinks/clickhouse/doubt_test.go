@@ -128,8 +128,8 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	})
 }
 
-// requireVanished checks that a delivery rejects exactly the wanted rows, because the server deletes
-// or hides them.
+// requireVanished checks that a delivery rejects exactly the wanted rows, because the server
+// deletes or hides them.
 func (a *archive) requireVanished(plan []byte, rows, want batch.Block) {
 	a.t.Helper()
 	before := testutil.ToFloat64(rowsVanished)

@@ -26,8 +26,8 @@ const fakeRevision = 54453
 
 // fakeServer is a server of ClickHouse's native protocol with the archive's table. Like the real
 // one, it stores the rows of an INSERT month by month, and ignores those of a month whose
-// deduplication token it knows. It answers only the sink's statements, and ignores the conditions of
-// lookups: the sink must ignore rows of other blocks anyway.
+// deduplication token it knows. It answers only the sink's statements, and ignores the conditions
+// of lookups: the sink must ignore rows of other blocks anyway.
 type fakeServer struct {
 	listener net.Listener
 	conns    sync.WaitGroup

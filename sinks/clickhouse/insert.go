@@ -51,13 +51,13 @@ func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token stri
 	return sent, err
 }
 
-// maxRefused is the maximum number of rows that insertGroup leaves out: the server receives all rows
-// of the group for each of them. If there are more, the delivery loop halves the block.
+// maxRefused is the maximum number of rows that insertGroup leaves out: the server receives all
+// rows of the group for each of them. If there are more, the delivery loop halves the block.
 const maxRefused = 32
 
-// insertGroup inserts a group without the rows that violate a constraint and that the server's errors
-// name. It returns these rows; see doc.go, "Permanent rejections". sent reports whether rows may be
-// in the table.
+// insertGroup inserts a group without the rows that violate a constraint and that the server's
+// errors name. It returns these rows; see doc.go, "Permanent rejections". sent reports whether rows
+// may be in the table.
 func (s *Sink) insertGroup(ctx context.Context, h *host, group batch.Block, token string, replicas int) (
 	sent bool, refused []batch.RejectedRows, err error,
 ) {

@@ -21,8 +21,8 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// TestLateRecords checks that rows wait while the topic would delete or reject them because they are
-// late, and are delivered once its settings are corrected.
+// TestLateRecords checks that rows wait while the topic would delete or reject them because they
+// are late, and are delivered once its settings are corrected.
 func TestLateRecords(t *testing.T) {
 	k := stores.StartKafka(t)
 	f := func(topic, key, value, then, thenValue string) {

@@ -183,8 +183,8 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// Limits on what slow clients keep in memory. A layer of 100,000 streets as JSON without compression
-// takes about 200 MB, and a client may take an hour to read it.
+// Limits on what slow clients keep in memory. A layer of 100,000 streets as JSON without
+// compression takes about 200 MB, and a client may take an hour to read it.
 const (
 	madeLimit    = 256 << 20 // responses made for single requests, of all clients
 	earlierLimit = 128 << 20 // what a client is reading of earlier layers when it requests another body
@@ -198,7 +198,8 @@ type source struct {
 }
 
 // addUnread counts a response until its stream is closed. It returns a 503 if the client is reading
-// more than the limit of earlier layers. Responses from one source count at most as much as it does.
+// more than the limit of earlier layers. Responses from one source count at most as much as it
+// does.
 func (l *Layer) addUnread(s *stream) *contract.APIError {
 	l.clients.Lock()
 	defer l.clients.Unlock()

@@ -228,8 +228,8 @@ func (b *builder) apply(next *snapshot, c changes) {
 	slices.SortFunc(b.ordered, byPosition)
 }
 
-// successor returns what replaces old if the feed's forecast is s. Either may be nil. It returns the
-// old *street if the forecast is the same, so that nothing is rebuilt.
+// successor returns what replaces old if the feed's forecast is s. Either may be nil. It returns
+// the old *street if the forecast is the same, so that nothing is rebuilt.
 func successor(old, s *street, ref instant) *street {
 	switch {
 	case s != nil && s.until > ref-keepEnded && old != nil && s.equal(old):

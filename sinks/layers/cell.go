@@ -64,8 +64,8 @@ func cut(streets []*street, limit int, old []*cell) (cells []*cell) {
 }
 
 // piece returns what a view shows of the cell in a time zone, or nil if it is not built. Horizons
-// share a piece if they show the same throughout an interval: in a quarter of an hour, the 15-minute
-// horizon shows what the 30-minute horizon shows now.
+// share a piece if they show the same throughout an interval: in a quarter of an hour, the
+// 15-minute horizon shows what the 30-minute horizon shows now.
 func (c *cell) piece(z *zone, v view) *piece {
 	for _, p := range c.pieces {
 		if p.zone == z && p.view.whole == v.whole && p.from <= v.at && v.at < p.until {
@@ -75,7 +75,8 @@ func (c *cell) piece(z *zone, v view) *piece {
 	return nil
 }
 
-// piece is a run of streets as a view shows it in a time zone, in the forms that were needed so far.
+// piece is a run of streets as a view shows it in a time zone, in the forms that were needed so
+// far.
 type piece struct {
 	streets     []*street
 	view        view

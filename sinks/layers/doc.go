@@ -6,15 +6,16 @@
 //	                              not visible       not built  (one at a time)  (immutable)
 //
 // A document is the layer in one time zone and view: the whole layer, or one horizon. It has a body
-// in each format (protobuf, JSON) and encoding (identity, gzip) that clients have requested recently.
+// in each format (protobuf, JSON) and encoding (identity, gzip) that clients have requested
+// recently.
 //
 // Streets are grouped into cells: squares of the map with up to a few hundred streets. What a view
 // shows of a cell is a piece of the document. A changed street affects one cell, so the pieces of
 // all others are kept. A piece is serialised and compressed on its own, the way pigz works: deflate
-// blocks that end at a byte boundary and refer to nothing before them can be joined. A body is a list
-// of such pieces, between the header and the checksum of one gzip member. It is sent without being
-// copied. Tiles and bounding boxes are bodies too; only cells that cross the edge are filtered and
-// compressed for the request.
+// blocks that end at a byte boundary and refer to nothing before them can be joined. A body is a
+// list of such pieces, between the header and the checksum of one gzip member. It is sent without
+// being copied. Tiles and bounding boxes are bodies too; only cells that cross the edge are
+// filtered and compressed for the request.
 //
 // An ETag is a hash of the content, which depends on nothing but the forecasts, the time zone, the
 // view and the minute. So all replicas send the same bytes with the same ETag.

@@ -45,9 +45,9 @@ func inflate(t *testing.T, blocks []byte) string {
 	return string(plain)
 }
 
-// TestBlocksAreIndependent checks that the blocks of a piece can be decoded on their own, even if the
-// compressor has produced others before. Otherwise, a piece could not be reused after a neighbour
-// is replaced.
+// TestBlocksAreIndependent checks that the blocks of a piece can be decoded on their own, even if
+// the compressor has produced others before. Otherwise, a piece could not be reused after a
+// neighbour is replaced.
 func TestBlocksAreIndependent(t *testing.T) {
 	c := compressors.Get().(*compressor)
 	text := []byte(`{"street":4711,"fromnode":12,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg=="}`)

@@ -635,9 +635,9 @@ func TestSinceUnknown(t *testing.T) {
 	require.Equal(t, "whole", content)
 }
 
-// TestSinceComparesWhatIsShown checks that a client that follows a horizon gets only the streets that
-// show something else there, even if most streets have changed in later periods, and if a period
-// ends.
+// TestSinceComparesWhatIsShown checks that a client that follows a horizon gets only the streets
+// that show something else there, even if most streets have changed in later periods, and if a
+// period ends.
 func TestSinceComparesWhatIsShown(t *testing.T) {
 	l := served(t, 1000)
 	versions := map[string]string{}
@@ -1009,8 +1009,8 @@ func TestUnusedForms(t *testing.T) {
 	})
 }
 
-// TestFormsAreKept checks that a client that repeats its request every minute keeps the form with the
-// minimum of keep_forms.
+// TestFormsAreKept checks that a client that repeats its request every minute keeps the form with
+// the minimum of keep_forms.
 func TestFormsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
@@ -1049,9 +1049,10 @@ func TestPartsKeepForms(t *testing.T) {
 	})
 }
 
-// TestNewMinute counts the pieces that are built for a new minute, because making their forms is most
-// of the work. Usually there are none. At the end of a period each horizon reuses the pieces of the
-// next longer one, so that they are built only for the longest horizon and for the whole layer.
+// TestNewMinute counts the pieces that are built for a new minute, because making their forms is
+// most of the work. Usually there are none. At the end of a period each horizon reuses the pieces
+// of the next longer one, so that they are built only for the longest horizon and for the whole
+// layer.
 func TestNewMinute(t *testing.T) {
 	before := testutil.ToFloat64(piecesBuilt)
 	built := func() int {
@@ -1087,8 +1088,8 @@ func builtAt(n int32, now time.Time) *Layer {
 	return l
 }
 
-// TestBodiesAreMadeOnRequest checks that a body that no client has requested for keep_forms is made by
-// the first of several concurrent requests, and that it is then the same as if every build had
+// TestBodiesAreMadeOnRequest checks that a body that no client has requested for keep_forms is made
+// by the first of several concurrent requests, and that it is then the same as if every build had
 // included it.
 func TestBodiesAreMadeOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // at the start of a period

@@ -175,8 +175,8 @@ func chooseFormat(h *fasthttp.RequestHeader) format {
 	return protobuf
 }
 
-// chooseEncoding evaluates Accept-Encoding. At equal quality it prefers gzip to identity. It returns
-// identity if nothing is acceptable.
+// chooseEncoding evaluates Accept-Encoding. At equal quality it prefers gzip to identity. It
+// returns identity if nothing is acceptable.
 func chooseEncoding(h *fasthttp.RequestHeader) encoding {
 	lines := h.PeekAll(fasthttp.HeaderAcceptEncoding)
 	if q := negotiate.CodingQuality(lines, encodingNames[gzipped]); q > 0 && q >= negotiate.QualityOf(lines, encodingNames[identity]) {

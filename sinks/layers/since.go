@@ -29,8 +29,8 @@ type version struct {
 // changesSince returns a piece with the streets of which the document shows something else than in
 // the build with the number, and those that it showed only then. It omits the codes of streets that
 // clients with the version have. It returns nil if such clients get the whole layer. Changes since
-// several versions are kept for clients that follow the document; together, they have at most as many
-// streets as the layer. Further ones are made for a single request.
+// several versions are kept for clients that follow the document; together, they have at most as
+// many streets as the layer. Further ones are made for a single request.
 func (d *document) changesSince(s *snapshot, number uint32) (p *piece) {
 	if number < s.oldest {
 		return nil
@@ -113,7 +113,8 @@ func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	}
 }
 
-// addWaiting adds n to the number of waiting requests of the owner, and reports whether it is allowed.
+// addWaiting adds n to the number of waiting requests of the owner, and reports whether it is
+// allowed.
 func (l *Layer) addWaiting(owner string, n int) bool {
 	l.clients.Lock()
 	defer l.clients.Unlock()

@@ -153,9 +153,9 @@ func horizon(minutes int) view {
 // from returns the view at a reference time.
 func (v view) from(ref instant) view { return view{v.whole, v.at + ref} }
 
-// pick returns the indexes of the periods of s that v shows, and the interval [from, until) of times
-// at which it shows the same. If several periods cover v.at, a horizon shows the one that starts
-// last, because it is the most specific. pick overwrites scratch.
+// pick returns the indexes of the periods of s that v shows, and the interval [from, until) of
+// times at which it shows the same. If several periods cover v.at, a horizon shows the one that
+// starts last, because it is the most specific. pick overwrites scratch.
 func (v view) pick(scratch []int, s *street) (picked []int, from, until instant) {
 	picked, from, until = scratch[:0], -never, never
 	for i := range s.periods {

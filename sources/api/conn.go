@@ -61,8 +61,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// http2Preface is how a client begins HTTP/2 without negotiating it. To fasthttp, it is a request with
-// an invalid target.
+// http2Preface is how a client begins HTTP/2 without negotiating it. To fasthttp, it is a request
+// with an invalid target.
 var http2Preface = []byte("PRI * HTTP/2.0\r\n")
 
 // Gone implements batch.Peer.

@@ -87,8 +87,8 @@ func TestBodyNotReadByEndpoint(t *testing.T) {
 	f(reject, "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n", 400, false)
 }
 
-// TestInvalidGzipEndsConnection checks that the connection is closed after an invalid gzip stream: if
-// the Content-Length is too small, the next bytes are the rest of the body.
+// TestInvalidGzipEndsConnection checks that the connection is closed after an invalid gzip stream:
+// if the Content-Length is too small, the next bytes are the rest of the body.
 func TestInvalidGzipEndsConnection(t *testing.T) {
 	p := &probe{serve: func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		_, _ = readAll(c, ctx)

@@ -58,8 +58,9 @@ func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	_ = e.Encode(body) // cannot fail: it writes strings to memory
 }
 
-// retryAfter returns d in seconds, rounded up so that a client does not retry too early. Clients that
-// are rejected together get up to twice as much, at random, so that they do not return together.
+// retryAfter returns d in seconds, rounded up so that a client does not retry too early. Clients
+// that are rejected together get up to twice as much, at random, so that they do not return
+// together.
 func retryAfter(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 const traceHeader = "Trace-Id"

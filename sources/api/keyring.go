@@ -142,8 +142,8 @@ func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	f(k.Clients())
 }
 
-// Err returns the error of the keys file, or of the last Reload, for readiness, or nil. It does not wait for the functions
-// registered by BeforeUse, which may take seconds.
+// Err returns the error of the keys file, or of the last Reload, for readiness, or nil. It does not
+// wait for the functions registered by BeforeUse, which may take seconds.
 func (k *Keyring) Err() error {
 	problem := k.problem.Load()
 	if problem == nil {

@@ -20,8 +20,8 @@ import (
 const maxReported = 10
 
 // Check reads each list in a file once and, if deep, all other lists too. It writes to w what the
-// lists contain, and returns an error for each unusable one. Errors start with the key of a setting.
-// If the configuration is invalid, no list is read.
+// lists contain, and returns an error for each unusable one. Errors start with the key of a
+// setting. If the configuration is invalid, no list is read.
 func (c Config) Check(ctx context.Context, w io.Writer, deep bool) error {
 	valid := c.Validate() == nil
 	c.Settle = 0 // read new files too

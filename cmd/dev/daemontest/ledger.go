@@ -66,8 +66,8 @@ func (l *Ledger) Check(t *testing.T, c *stores.ClickHouse, k *stores.Kafka) {
 	t.Logf("%d batches with %d items, each once in both stores", l.Len(), l.Items())
 }
 
-// CheckArchive requires the same of the archive. It also counts the rows of all inserts, because merges of the table would hide
-// duplicates.
+// CheckArchive requires the same of the archive. It also counts the rows of all inserts, because
+// merges of the table would hide duplicates.
 func (l *Ledger) CheckArchive(t *testing.T, c *stores.ClickHouse) {
 	t.Helper()
 	want := map[string]int{}

@@ -18,13 +18,13 @@ const env = "TRAFFICD_TEST"
 // All reports whether all tests are to run.
 func All() bool { return os.Getenv(env) == "all" }
 
-// Long reports whether tests of random inputs are to try as many as in CI. Otherwise they try a tenth,
-// as with the race detector (-short), which makes each ten times slower.
+// Long reports whether tests of random inputs are to try as many as in CI. Otherwise they try a
+// tenth, as with the race detector (-short), which makes each ten times slower.
 func Long() bool { return All() && !testing.Short() }
 
-// Everything skips the test unless all tests are to run. The argument says what the test needs besides
-// Go, such as "a real ClickHouse". It is not looked for, so that a test is skipped on all machines or
-// on none.
+// Everything skips the test unless all tests are to run. The argument says what the test needs
+// besides Go, such as "a real ClickHouse". It is not looked for, so that a test is skipped on all
+// machines or on none.
 func Everything(t testing.TB, what string) {
 	t.Helper()
 	if !All() {

@@ -15,10 +15,10 @@ import (
 // serviceUser is the user as whom the units of systemd run the programs.
 const serviceUser = "trafficd"
 
-// BecomeServiceUser makes the process continue as the user as whom the units run the programs, if it
-// runs as root and there is this user, because a check as root would accept files that the programs
-// cannot read. It writes this to w, and whether that user cannot read the file with the settings,
-// which has been read; file may be empty.
+// BecomeServiceUser makes the process continue as the user as whom the units run the programs, if
+// it runs as root and there is this user, because a check as root would accept files that the
+// programs cannot read. It writes this to w, and whether that user cannot read the file with the
+// settings, which has been read; file may be empty.
 func BecomeServiceUser(w io.Writer, file string) error {
 	if os.Geteuid() != 0 {
 		return nil

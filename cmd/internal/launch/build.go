@@ -53,10 +53,10 @@ var programs struct {
 	paths map[string]string // by name
 }
 
-// Program returns the path of a command of this module, such as "trafficd". Unless TRAFFICD_PROGRAMS
-// names the directory that has it, Program builds .cache/bin/<name>, once per process. This does not
-// affect processes that run an earlier build, because go build either leaves the file unchanged or
-// removes it and writes a new one.
+// Program returns the path of a command of this module, such as "trafficd". Unless
+// TRAFFICD_PROGRAMS names the directory that has it, Program builds .cache/bin/<name>, once per
+// process. This does not affect processes that run an earlier build, because go build either leaves
+// the file unchanged or removes it and writes a new one.
 func Program(ctx context.Context, name string) (binary string, err error) {
 	if dir := os.Getenv(ProgramsEnv); dir != "" {
 		binary = filepath.Join(dir, name)

@@ -127,7 +127,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestForeignHost checks that a web page of another name that resolves to the listener gets nothing.
+// TestForeignHost checks that a web page of another name that resolves to the listener gets
+// nothing.
 func TestForeignHost(t *testing.T) {
 	f := func(host string, status int) {
 		t.Helper()

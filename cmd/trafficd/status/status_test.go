@@ -297,8 +297,8 @@ func TestSlowStoreFails(t *testing.T) {
 	require.Contains(t, d.recorder.Now().Summary[0], "ClickHouse has accepted no measurements for 4 min;")
 }
 
-// TestStalledStore checks that the time for which a store has accepted nothing begins with its first
-// attempt, not with the first error, and that an unknown number of measurements is not 0.
+// TestStalledStore checks that the time for which a store has accepted nothing begins with its
+// first attempt, not with the first error, and that an unknown number of measurements is not 0.
 func TestStalledStore(t *testing.T) {
 	d := start(t, false)
 	d.lag.WithLabelValues("clickhouse").Set(1)

@@ -16,8 +16,8 @@ import (
 var storeNames = map[string]string{"clickhouse": "ClickHouse", "kafka": "Kafka"}
 
 // summary returns what clients see, and then a sentence for each component that is not OK, worst
-// first, with the problem and the remedy. For a store, the sentence also says how long it has been failing, how many
-// measurements are waiting for it, and how long the journal has room for more.
+// first, with the problem and the remedy. For a store, the sentence also says how long it has been
+// failing, how many measurements are waiting for it, and how long the journal has room for more.
 func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time) []string {
 	rank := map[ops.State]int{ops.NotReady: 0, ops.Degraded: 1}
 	names := slices.SortedFunc(maps.Keys(ready.Components), func(a, b string) int {

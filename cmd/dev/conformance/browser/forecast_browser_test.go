@@ -27,8 +27,8 @@ import (
 	"trafficd/sinks/layers"
 )
 
-// mapStreets is enough for dozens of cells of the layer, each with its own deflate blocks in the gzip
-// body.
+// mapStreets is enough for dozens of cells of the layer, each with its own deflate blocks in the
+// gzip body.
 const mapStreets = 20_000
 
 // TestForecastInBrowser checks that a real browser decompresses the layer to the bytes of the

@@ -21,13 +21,13 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// neighbours are the keys of the other clients in TestNeighboursBehindEdge. Each proxy sends some of
-// them to each replica.
+// neighbours are the keys of the other clients in TestNeighboursBehindEdge. Each proxy sends some
+// of them to each replica.
 const neighbours = 8
 
-// TestNeighboursBehindEdge checks that the requests of some clients take no replica away from others
-// behind the shipped proxies: large bodies without a valid key, and requests for forecasts that are
-// not there yet.
+// TestNeighboursBehindEdge checks that the requests of some clients take no replica away from
+// others behind the shipped proxies: large bodies without a valid key, and requests for forecasts
+// that are not there yet.
 func TestNeighboursBehindEdge(t *testing.T) {
 	for _, edge := range edges {
 		t.Run(edge.name, func(t *testing.T) {
@@ -115,7 +115,8 @@ func edgeRequest(ctx context.Context, method, url, key string, body []byte) (sta
 }
 
 // TestIdleBehindEdge checks that the shipped proxies keep a connection that is idle for as long as
-// the daemon keeps it (api.idle_timeout), so that clients lose no request that they send just before.
+// the daemon keeps it (api.idle_timeout), so that clients lose no request that they send just
+// before.
 func TestIdleBehindEdge(t *testing.T) {
 	t.Parallel()
 	replicas := []*daemontest.Trafficd{daemontest.New(t).Run(), daemontest.New(t).Run()}

@@ -24,9 +24,9 @@
 //   - impossible: values that are negative, 0 unless the setting zero allows it (as for flow), or
 //     higher than the setting most.
 //
-// Lanes are measure types such as speed.lane2 and flow.lane2, which the pattern speed.* of the setting
-// measure covers. These rules apply to each lane, with its own count. The lanes' averages are then
-// averaged in proportion to their numbers of vehicles.
+// Lanes are measure types such as speed.lane2 and flow.lane2, which the pattern speed.* of the
+// setting measure covers. These rules apply to each lane, with its own count. The lanes' averages
+// are then averaged in proportion to their numbers of vehicles.
 //
 // Such readings are neither learned nor used. A reading belongs to the interval in which it ends.
 // The readings of an interval are averaged: a reading of n vehicles has weight n/(n+2), and one
