@@ -213,8 +213,9 @@ func (p *proxy) accept() {
 		}
 		p.mu.Lock()
 		p.conns = append(p.conns, client, server)
-		p.wg.Go(func() { pass(server, client, p.up) })
-		p.wg.Go(func() { pass(client, server, p.down) })
+		up, down := p.up, p.down // limit may change them while the goroutines start
+		p.wg.Go(func() { pass(server, client, up) })
+		p.wg.Go(func() { pass(client, server, down) })
 		p.mu.Unlock()
 	}
 }
