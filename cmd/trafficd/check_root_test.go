@@ -14,9 +14,7 @@ import (
 // TestCheckConfigAsServiceUser checks that a check as root reports files that only root can read.
 func TestCheckConfigAsServiceUser(t *testing.T) {
 	needs.Everything(t, "root")
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	require.Zero(t, os.Geteuid(), "run all tests as root")
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	require.NoError(t, os.Chmod(dir, 0o755))

@@ -30,7 +30,7 @@ func TestRelayDropsOtherProtocols(t *testing.T) {
 		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", // TLS
 		"\x00\x00\x00\x23\x00\x12\x00\x04",             // Kafka, ApiVersions
 		"GET / HTTP/1.1\r\n\r\n",
-		greeting[:9], // breaks off
+		greeting[:9], // incomplete
 		"",           // a port scan
 	} {
 		c, err := net.Dial("tcp", r.listener.Addr().String())
