@@ -54,18 +54,18 @@ setup: ## install the Debian packages that the tests need; SETUP=no prints the c
 .PHONY: run
 run: ## start stores, daemon and forecaster, send three days of traffic, show the result, continue live; DATA=dir for real data, ARGS=--exit to stop after the result
 	@.ci/setup run
-	@.ci/build '$(VERSION)' ./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores
+	@.ci/build '$(VERSION)' ./cmd/dev/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/dev/devstores
 	@exec bin/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 .PHONY: stores
 stores: ## run only the stores, until Ctrl-C
-	go run ./cmd/devstores --dir .run/stores $(ARGS)
+	go run ./cmd/dev/devstores --dir .run/stores $(ARGS)
 
 # The programs that tests start, built once for the tests of all packages.
 .PHONY: programs
 unit coverage test conformance race: export TRAFFICD_PROGRAMS = $(CURDIR)/.cache/bin
 programs: # go build touches an unchanged program, after which go test would repeat the tests that start it
-	@CGO_ENABLED=0 go build -buildvcs=false -o .cache/bin/new/ ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores ./cmd/quickstart
+	@CGO_ENABLED=0 go build -buildvcs=false -o .cache/bin/new/ ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/dev/devstores ./cmd/dev/quickstart
 	@for program in .cache/bin/new/*; do \
 	  cmp -s $$program .cache/bin/$${program##*/} || cp -f $$program .cache/bin/; \
 	done
@@ -107,17 +107,17 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 
 .PHONY: fuzz-inflate
 fuzz-inflate: ## compare our inflate with three others on streams with 10⁹ bytes of text; SEED=1, up to 10 minutes
-	TRAFFICD_TEST=all go test -v -count=1 -timeout 30m ./schemas/gunzip/inflate -run AgainstOthers -inflate.bytes 1000000000 -inflate.seed $(SEED)
+	TRAFFICD_TEST=all go test -v -count=1 -timeout 30m ./pipeline/lib/gunzip/inflate -run AgainstOthers -inflate.bytes 1000000000 -inflate.seed $(SEED)
 
 .PHONY: chaos
 chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 DURATION=60s RUNS=2, ARGS='--brokers 3' for a cluster
-	go run ./cmd/chaos --broker both --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
+	go run ./cmd/dev/chaos --broker both --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
 .PHONY: chaos-cluster
 chaos-cluster: DURATION = 240s
 chaos-cluster: RUNS = 1
 chaos-cluster: ## chaos with three replicas behind HAProxy that share a log in three Apache brokers, and two ClickHouse nodes; then measurements, each with its goal; as root, 10 minutes; SEED=1 DURATION=240s RUNS=1
-	go run ./cmd/chaos --broker apache --brokers 3 --replicas 3 --nodes 2 --links --faults 500 --repeated 10000 --rollouts 2 --takeovers 20 --bench \
+	go run ./cmd/dev/chaos --broker apache --brokers 3 --replicas 3 --nodes 2 --links --faults 500 --repeated 10000 --rollouts 2 --takeovers 20 --bench \
 	  --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
 .PHONY: bench
@@ -128,7 +128,7 @@ TELEGRAF := github.com/influxdata/telegraf/cmd/telegraf@v1.37.2
 
 .PHONY: bench-peers
 bench-peers: ## send the same batch to trafficd, a plain Go handler and Telegraf, which is built first, in a few minutes
-	@.ci/build '$(VERSION)' ./cmd/trafficd ./cmd/bench
+	@.ci/build '$(VERSION)' ./cmd/trafficd ./cmd/dev/bench
 	[ -x .cache/peers/telegraf ] || GOBIN='$(CURDIR)/.cache/peers' CGO_ENABLED=0 GOFLAGS=-trimpath \
 	  go install -tags custom,inputs.http_listener_v2,parsers.json,outputs.file,serializers.influx $(TELEGRAF)
 	bin/bench peers --telegraf .cache/peers/telegraf
@@ -147,7 +147,7 @@ forecast-eval: ## backtest the forecaster on DATA=dir and print lines `bench: fo
 .PHONY: hostile
 hostile: ## attack a daemon while two integrators send, one line per attack; up to 8 minutes
 	@.ci/setup test
-	@.ci/build '$(VERSION)' ./cmd/trafficd ./cmd/bench
+	@.ci/build '$(VERSION)' ./cmd/trafficd ./cmd/dev/bench
 	bin/bench hostile
 
 .PHONY: phone

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/replace"
+	"trafficd/pipeline/lib/replace"
 )
 
 // DeadLetters is the file of measurements that a sink has permanently rejected, one JSON object per

@@ -16,7 +16,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 )
 
 // Sink is a store that accepted rows are delivered to. Its methods are not called concurrently.

@@ -46,7 +46,7 @@
 // # Promises, and the tests that try to break them
 //
 //  1. 207 ⇒ each accepted item reaches both stores or the dead-letter file:
-//     TestEachRowArrivesOnceAndInOrder, cmd/chaos. What a store deletes or hides after its
+//     TestEachRowArrivesOnceAndInOrder, cmd/dev/chaos. What a store deletes or hides after its
 //     acknowledgement, such as rows older than a TTL, has reached it; if the archive notices, it
 //     dead-letters the rows: TestArchive/doubt.
 //  2. Nothing arrives twice: the same tests, and the sinks' tests against real stores.
@@ -54,7 +54,7 @@
 //     response, a retry with the same Idempotency-Key reveals the outcome:
 //     TestRetryGetsTheSameResult.
 //  4. accepted + rejected = items sent, split exactly as the rules say: TestAgainstTheOracle.
-//  5. Memory is bounded: TestHardLimit, sources/ingest, cmd/bench (gzip bombs, 64 clients).
+//  5. Memory is bounded: TestHardLimit, sources/ingest, cmd/dev/bench (gzip bombs, 64 clients).
 //  6. A slow client does not occupy a worker: sources/ingest.
 //  7. A batch sees one registry snapshot: TestConcurrentBatchesSeeOneSnapshotEach.
 //  8. SIGTERM drains: cmd/trafficd.

@@ -19,7 +19,7 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 	"trafficd/schemas/contract"
-	"trafficd/schemas/gunzip/compress"
+	"trafficd/pipeline/lib/gunzip/compress"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

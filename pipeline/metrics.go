@@ -1,6 +1,6 @@
 package pipeline
 
-import "trafficd/pipeline/metrics"
+import "trafficd/pipeline/lib/metrics"
 
 var (
 	decodeSeconds     = metrics.NewSeconds("trafficd_pipeline_decode_seconds", "Time to decode and validate one batch, in seconds.")

@@ -16,7 +16,7 @@ import (
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/must"
-	"trafficd/pipeline/replace"
+	"trafficd/pipeline/lib/replace"
 	schema "trafficd/schemas/clickhouse"
 )
 

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/launch"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"trafficd/cmd/trafficctl/internal/generate"
 	"trafficd/cmd/trafficctl/internal/measurement"
-	"trafficd/schemas/gunzip/compress"
+	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/sources/ingest"
 )
 

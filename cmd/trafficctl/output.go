@@ -22,7 +22,7 @@ import (
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/send"
-	"trafficd/pipeline/replace"
+	"trafficd/pipeline/lib/replace"
 )
 
 const stdio = feed.Stdin // the file name that selects standard input or standard output

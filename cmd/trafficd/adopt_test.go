@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/daemontest"
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/launch"
 )
 
 // TestAdoptJournal tests a daemon that dies with blocks in flight and others undelivered.

@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"trafficd/cmd/devstores/stores"
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/launch"
 )
 
 // checkConfig runs trafficd --check-config with settings in an empty directory. It returns the

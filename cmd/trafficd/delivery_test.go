@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/daemontest"
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/dev/devstores/stores"
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/daemontest"
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/internal/ops"
-	"trafficd/schemas/gunzip/compress"
+	"trafficd/pipeline/lib/gunzip/compress"
 )
 
 // binary is the path of the daemon.

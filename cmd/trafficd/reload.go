@@ -7,7 +7,7 @@ import (
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/trafficd/config"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // reloads is the state of the settings that SIGHUP reads again.

@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/contract"
 )
 

@@ -3,7 +3,7 @@ package journal
 import (
 	"errors"
 
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 )
 
 // Config holds the location and the limits of the journal.

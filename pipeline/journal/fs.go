@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trafficd/pipeline/replace"
+	"trafficd/pipeline/lib/replace"
 )
 
 // FS is the file system of a journal. The tests use an implementation that simulates crashes.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // Errors that Open, Enqueue, Ready, Wait and the readers return or wrap.

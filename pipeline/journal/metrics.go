@@ -1,6 +1,6 @@
 package journal
 
-import "trafficd/pipeline/metrics"
+import "trafficd/pipeline/lib/metrics"
 
 // nameLabel is the label of all metrics of a journal. Its value is the name that WithName sets.
 const nameLabel = "journal"

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // maintenanceInterval is the interval at which an idle writer measures the free disk space, looks

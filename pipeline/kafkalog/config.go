@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/settings"
 )
 
 // Config is the journal.log section of the configuration. Topic, partitions and group must be the

@@ -8,7 +8,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 // Consume joins the group of a consumer. It returns an error only for invalid settings. Consume

@@ -13,7 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/journal"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/journal"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 // seen holds the batch IDs of a contiguous range of frames in a partition. It remains valid while

@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
 
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/journal"
 )
 

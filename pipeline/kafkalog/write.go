@@ -11,7 +11,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // maxRequestBytes is the maximum total size of frames that share a produce request.

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/contract"
 )
 

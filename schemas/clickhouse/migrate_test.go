@@ -12,7 +12,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/dev/devstores/stores"
 	schema "trafficd/schemas/clickhouse"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	native "github.com/ClickHouse/ch-go"
 
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/settings"
 	schema "trafficd/schemas/clickhouse"
 )
 

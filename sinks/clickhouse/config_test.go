@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 func TestValidate(t *testing.T) {

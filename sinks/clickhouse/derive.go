@@ -11,7 +11,7 @@ import (
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 	schema "trafficd/schemas/clickhouse"
 )
 

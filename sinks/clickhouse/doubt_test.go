@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/pipeline/batch"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // class classifies an error. It is the label class of errorsTotal, and selects the hint. Only

@@ -15,7 +15,7 @@ import (
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 func TestClassify(t *testing.T) {

@@ -93,7 +93,9 @@ func (s *hosts) close() error {
 	for _, h := range s.all {
 		errs = append(errs, h.conn.Close())
 		for len(h.inserts) > 0 {
-			errs = append(errs, (<-h.inserts).Close())
+			if err := (<-h.inserts).Close(); !errors.Is(err, native.ErrClosed) { // a client closes itself after an error
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)

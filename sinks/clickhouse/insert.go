@@ -17,7 +17,7 @@ import (
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // columnNames lists the columns in the order of columnTypes and appendColumn.

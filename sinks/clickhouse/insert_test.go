@@ -9,7 +9,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/dev/devstores/stores"
 )
 
 // testDeduplicationDisabled checks that the server recognises a token even if the settings profile

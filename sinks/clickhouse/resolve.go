@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 	schema "trafficd/schemas/clickhouse"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/pipeline/batch"
 )
 

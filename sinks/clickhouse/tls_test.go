@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/devstores/stores"
-	"trafficd/pipeline/dial"
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/pipeline/lib/dial"
 )
 
 // testTLS delivers through a TLS terminator that requires a client certificate.

@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/dev/devstores/stores"
 )
 
 // BenchmarkEncode encodes record batches of 900 KiB. The throughput in MB/s refers to records

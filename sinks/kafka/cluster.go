@@ -10,8 +10,8 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // maxFetchBytes bounds the size of one response in a lookup; brokers exceed it only for a single

@@ -6,8 +6,8 @@ import (
 
 	"github.com/segmentio/kafka-go/compress"
 
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/settings"
 )
 
 // Config is the kafka section of the configuration.

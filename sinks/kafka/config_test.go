@@ -8,7 +8,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 func TestValidate(t *testing.T) {

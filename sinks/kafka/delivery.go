@@ -13,7 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 // delivery is a planned block that is being delivered. The sink keeps it between calls to Deliver,

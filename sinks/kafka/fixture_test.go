@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/pipeline/batch"
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )

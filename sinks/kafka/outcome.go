@@ -5,7 +5,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // outcome is the result of a produce request.

@@ -7,7 +7,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 // formatVersion is the first byte of every encoded state and plan.

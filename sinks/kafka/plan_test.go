@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 func samplePlan() plan {

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 func hasInvalidRow(records []byte) bool { return bytes.Contains(records, []byte("BAD-")) }

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"trafficd/cmd/devstores/stores"
-	"trafficd/pipeline/dial"
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/pipeline/lib/dial"
 )
 
 // TestSecurity delivers rows over TLS with each SASL mechanism.

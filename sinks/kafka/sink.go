@@ -11,7 +11,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 // Sink delivers blocks of rows to the topic. It is not safe for concurrent use.

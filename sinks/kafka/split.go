@@ -2,7 +2,7 @@ package kafka
 
 import (
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 // fit returns the number of rows in the next block: at most maxRows, and no more than fit into one

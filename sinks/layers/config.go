@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 )
 
 const (

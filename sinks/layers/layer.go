@@ -14,9 +14,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"trafficd/pipeline/admission"
-	"trafficd/pipeline/metrics"
-	"trafficd/pipeline/turns"
+	"trafficd/pipeline/lib/admission"
+	"trafficd/pipeline/lib/metrics"
+	"trafficd/pipeline/lib/turns"
 	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )

@@ -21,8 +21,8 @@ import (
 	"github.com/valyala/fasthttp"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/pipeline/admission"
-	"trafficd/pipeline/turns"
+	"trafficd/pipeline/lib/admission"
+	"trafficd/pipeline/lib/turns"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"

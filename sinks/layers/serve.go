@@ -7,7 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
-	"trafficd/schemas/negotiate"
+	"trafficd/pipeline/lib/negotiate"
 )
 
 // Path is the layer's path below the base path (contract 2).

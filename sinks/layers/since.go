@@ -11,7 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
-	"trafficd/schemas/negotiate"
+	"trafficd/pipeline/lib/negotiate"
 )
 
 // keepVersions is how long the parameter since accepts a version after its last build. It is less

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"trafficd/pipeline/admission"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/admission"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // Status describes the layer.

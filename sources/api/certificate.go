@@ -11,9 +11,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"trafficd/pipeline/metrics"
-	"trafficd/pipeline/settings"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/metrics"
+	"trafficd/pipeline/lib/settings"
+	"trafficd/pipeline/lib/watch"
 )
 
 const maxCertificate = 1 << 20

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 )
 
 // Config configures the server for clients.

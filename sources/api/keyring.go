@@ -17,9 +17,9 @@ import (
 	"github.com/rs/zerolog"
 	"go.yaml.in/yaml/v3"
 
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 	"trafficd/schemas/contract"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 // Keyring holds the keys of the configuration and of the keys file, which is watched. A new set

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/schemas/contract"
-	"trafficd/schemas/gunzip/compress"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/pipeline/lib/watch"
 )
 
 // keysYAML returns a keys file with the given entries.

@@ -3,7 +3,7 @@ package api
 import (
 	"sync/atomic"
 
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 	"trafficd/schemas/contract"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 // Check reads the feed once if it is a file or deep is true, and reports problems with it. Each

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/sources/internal/shrink"
 )
 

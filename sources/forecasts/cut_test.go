@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 // simulation is a topic whose producer writes one transaction after the other. Each has a record

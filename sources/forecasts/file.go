@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"trafficd/sources/internal/shrink"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 // fileFeed reads the whole file whenever it changes.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/shrink"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 // Layer receives normalised forecasts and takes ownership of them. Readers see updates only after

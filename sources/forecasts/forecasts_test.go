@@ -22,9 +22,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"trafficd/cmd/devstores/stores"
-	"trafficd/pipeline/dial"
-	"trafficd/sources/internal/watch"
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/watch"
 )
 
 // fakeFeed is a feed whose checks return the given outcomes in order, and then repeat the last one.

@@ -15,10 +15,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"trafficd/cmd/devstores/stores"
-	"trafficd/pipeline/dial"
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/pipeline/lib/dial"
 	"trafficd/sources/internal/shrink"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 // newGuardedFeed returns a feed like newManualFeed, with the default limits.

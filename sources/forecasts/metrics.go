@@ -1,6 +1,6 @@
 package forecasts
 
-import "trafficd/pipeline/metrics"
+import "trafficd/pipeline/lib/metrics"
 
 var (
 	checks = metrics.NewCounters("trafficd_forecasts_checks_total",

@@ -11,10 +11,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 // queryFeed polls a query that returns forecast periods.

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/cmd/devstores/stores"
-	"trafficd/pipeline/dial"
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/pipeline/lib/dial"
 )
 
 // newManualFeed returns a feed that is not started: the test must call check.

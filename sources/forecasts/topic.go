@@ -10,8 +10,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"trafficd/pipeline/dial"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/watch"
 )
 
 // topicFeed reads all partitions of a topic from the beginning. It publishes nothing until it has

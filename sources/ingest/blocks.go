@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync"
 
-	"trafficd/pipeline/admission"
+	"trafficd/pipeline/lib/admission"
 	"trafficd/schemas/contract"
 )
 

@@ -3,7 +3,7 @@ package ingest
 import (
 	"errors"
 
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/sources/internal/upload"
 )
 

@@ -6,6 +6,6 @@
 //	Handle   receive ─▶ Pipeline.Submit ─▶ respond     only receive waits for a slow client
 //
 // Memory. Bodies and compressed responses are kept in blocks of 64 KiB, which are charged to the
-// client's quota (pipeline/admission). An uncompressed response is rendered while it is
+// client's quota (pipeline/lib/admission). An uncompressed response is rendered while it is
 // written, and only its list of rejections is charged. A Content-Length alone reserves no memory.
 package ingest

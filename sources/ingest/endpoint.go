@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"go.opentelemetry.io/otel/attribute"
 
-	"trafficd/pipeline/admission"
+	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/span"

@@ -7,7 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
-	"trafficd/schemas/negotiate"
+	"trafficd/pipeline/lib/negotiate"
 )
 
 const (

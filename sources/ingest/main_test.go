@@ -25,7 +25,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
-	"trafficd/schemas/gunzip/compress"
+	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/sources/api"
 	"trafficd/sources/ingest"
 )

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"trafficd/pipeline/admission"
+	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 	"trafficd/schemas/contract"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 	"trafficd/schemas/contract"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/admission"
+	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
 )

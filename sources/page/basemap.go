@@ -10,7 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/schemas/negotiate"
+	"trafficd/pipeline/lib/negotiate"
 )
 
 // basemapName is the path of the basemap relative to the page. The page uses Range requests to read

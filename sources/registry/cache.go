@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/replace"
+	"trafficd/pipeline/lib/replace"
 )
 
 // cache keeps the last good list of a product instance on disk. A daemon that restarts while the

@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 // maxReported is the number of product instances of a list that Check describes.

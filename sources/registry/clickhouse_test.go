@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 // TestClickHouseFeed reads from a real ClickHouse server, which is killed and restarted.

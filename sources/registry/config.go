@@ -11,8 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/sources/internal/shrink"
 )
 

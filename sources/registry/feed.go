@@ -15,10 +15,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/metrics"
 	"trafficd/sources/internal/shrink"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 // feed reads the list of one product instance, or a shared list of many product instances.

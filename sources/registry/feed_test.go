@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 	"trafficd/sources/internal/shrink"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 // TestLastGoodListRemains checks that an invalid file does not replace the list in use, and that a

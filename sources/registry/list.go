@@ -13,7 +13,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/sources/internal/shrink"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/watch"
 )
 
 var errNotRead = errors.New("the detector list has not been read yet")

@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // Registry holds the latest valid list of each product instance.

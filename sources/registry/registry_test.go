@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
-	"trafficd/schemas/gunzip/compress"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/gunzip/compress"
 )
 
 func start(t *testing.T, cfg Config) *Registry {

@@ -13,9 +13,9 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/devstores/stores"
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/metrics"
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // towns returns a shared list with two detectors in each of n product instances. The entries are

@@ -11,9 +11,9 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/settings"
-	"trafficd/sources/internal/watch"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/settings"
+	"trafficd/pipeline/lib/watch"
 )
 
 // source reads the list of a feed. Only one goroutine calls its methods.

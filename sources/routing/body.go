@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"io"
 
-	"trafficd/pipeline/admission"
+	"trafficd/pipeline/lib/admission"
 )
 
 // firstBytes is the initial size of the buffer for a body. Most requests are smaller. A declared

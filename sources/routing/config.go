@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/sources/internal/upload"
 )
 

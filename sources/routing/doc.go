@@ -10,7 +10,7 @@
 // on all other paths. Every other response is SOAP: a result or a fault. Details of internal errors
 // are only logged, with the transactionId of the fault as trace_id.
 //
-// Quotas (pipeline/admission) apply to requests in progress, watches, and the memory of
+// Quotas (pipeline/lib/admission) apply to requests in progress, watches, and the memory of
 // bodies and responses. The memory of a response is reserved before the response is created.
 //
 // Jobs: startConvertGeometries reads the coordinates of the geometries, a worker converts them in

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"trafficd/pipeline/admission"
+	"trafficd/pipeline/lib/admission"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/api"

@@ -3,8 +3,8 @@ package routing
 import (
 	"errors"
 
-	"trafficd/pipeline/admission"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/admission"
+	"trafficd/pipeline/lib/metrics"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 )

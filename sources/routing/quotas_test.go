@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/admission"
+	"trafficd/pipeline/lib/admission"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 )

@@ -16,12 +16,12 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/admission"
-	"trafficd/pipeline/metrics"
-	"trafficd/pipeline/turns"
+	"trafficd/pipeline/lib/admission"
+	"trafficd/pipeline/lib/metrics"
+	"trafficd/pipeline/lib/turns"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
-	"trafficd/schemas/gunzip"
+	"trafficd/pipeline/lib/gunzip"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/internal/upload"
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
-	"trafficd/schemas/negotiate"
+	"trafficd/pipeline/lib/negotiate"
 )
 
 // checkHeader applies the rules for the header whose violation does not result in a fault.

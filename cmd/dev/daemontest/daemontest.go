@@ -20,7 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/internal/ops"
 	"trafficd/sinks/layers"
 )

@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/internal/launch"
-	"trafficd/schemas/gunzip/compress"
+	"trafficd/cmd/dev/launch"
+	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/sources/ingest"
 )
 

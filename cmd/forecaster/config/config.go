@@ -29,8 +29,8 @@ import (
 	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/ops"
-	"trafficd/pipeline/dial"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/sources/forecasts"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
 
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 )
 
 // Log holds the logging settings.

@@ -23,8 +23,8 @@ import (
 	"golang.org/x/net/netutil"
 
 	"trafficd/cmd/internal/version"
-	"trafficd/pipeline/metrics"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/metrics"
+	"trafficd/pipeline/lib/settings"
 )
 
 // Config configures the operators' listener.

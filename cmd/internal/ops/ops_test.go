@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/launch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/internal/must"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
 )

@@ -18,9 +18,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/cmd/devstores/stores"
-	"trafficd/cmd/internal/launch"
-	"trafficd/pipeline/dial"
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/launch"
+	"trafficd/pipeline/lib/dial"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
 
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 // transaction is a Kafka transaction: its records become visible atomically. The daemon recognises

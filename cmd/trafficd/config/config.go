@@ -18,7 +18,7 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/sinks/clickhouse"
 	"trafficd/sinks/kafka"
 	"trafficd/sinks/layers"

@@ -21,7 +21,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 )
 
 // Config configures tracing.

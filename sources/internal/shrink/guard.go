@@ -7,7 +7,7 @@ import (
 	"hash/maphash"
 	"time"
 
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 )
 
 // Limits holds the settings that limit how much content may shrink.

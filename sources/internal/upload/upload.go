@@ -10,9 +10,9 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/admission"
-	"trafficd/pipeline/metrics"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/admission"
+	"trafficd/pipeline/lib/metrics"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/contract"
 )
 

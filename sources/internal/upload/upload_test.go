@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/admission"
-	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/lib/admission"
+	"trafficd/pipeline/lib/metrics"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/upload"
 )

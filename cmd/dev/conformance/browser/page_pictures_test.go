@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/needs"
-	"trafficd/schemas/gunzip/compress"
+	"trafficd/pipeline/lib/gunzip/compress"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 

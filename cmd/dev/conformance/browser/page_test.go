@@ -34,7 +34,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/needs"
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline"
 	pb "trafficd/schemas/proto/trafficd/v1"

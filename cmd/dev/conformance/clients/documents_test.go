@@ -17,8 +17,8 @@ import (
 	"trafficd/cmd/dev/conformance/foreign"
 	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/needs"
-	"trafficd/cmd/devstores/stores"
-	"trafficd/schemas/gunzip/compress"
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/pipeline/lib/gunzip/compress"
 )
 
 // TestIntegratorsPage runs the programs of schemas/openapi/integrators.md.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/launch"
 
 	"trafficd/cmd/dev/needs"
 )

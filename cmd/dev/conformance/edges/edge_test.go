@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/daemontest"
-	"trafficd/schemas/gunzip/compress"
+	"trafficd/pipeline/lib/gunzip/compress"
 
 	"github.com/stretchr/testify/require"
 

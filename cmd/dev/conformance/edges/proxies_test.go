@@ -15,7 +15,7 @@ import (
 
 	"trafficd/cmd/dev/conformance/foreign"
 	"trafficd/cmd/dev/daemontest"
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/launch"
 )
 
 // edges are the shipped configurations of proxies.

@@ -19,7 +19,7 @@ import (
 
 	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/needs"
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/launch"
 )
 
 // Fetched returns the cached directory with the packages of name. The file pins fixes their

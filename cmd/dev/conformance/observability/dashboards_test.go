@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/launch"
 )
 
 // dashboard is a Grafana dashboard with the members that the dashboards use. Other members are

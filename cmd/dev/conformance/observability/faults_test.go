@@ -30,8 +30,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/dev/needs"
-	"trafficd/cmd/devstores/stores"
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/launch"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"

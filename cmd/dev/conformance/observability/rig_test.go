@@ -31,7 +31,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/dev/launch"
 	"trafficd/sources/ingest"
 )
 

@@ -24,7 +24,7 @@ import (
 
 	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/settings"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/openlr"
 	"trafficd/sources/registry"
 )

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"trafficd/cmd/internal/must"
-	"trafficd/pipeline/dial"
+	"trafficd/pipeline/lib/dial"
 )
 
 // Service is one of the daemon's endpoints.

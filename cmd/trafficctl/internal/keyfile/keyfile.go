@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/internal/must"
-	"trafficd/pipeline/replace"
+	"trafficd/pipeline/lib/replace"
 	"trafficd/sources/api"
 )
 
