@@ -74,7 +74,11 @@ func Program(ctx context.Context, name string) (binary string, err error) {
 	binary = filepath.Join(must.Get(ModuleRoot()), ".cache", "bin", name)
 	must.Do(os.MkdirAll(filepath.Dir(binary), 0o755))
 	defer must.Get(Lock(ctx, binary+".lock", nil))()
-	must.Do(Build(ctx, "-buildvcs=false", "-o", binary, "./cmd/"+name))
+	source := "./cmd/" + name
+	if name == "devstores" || name == "quickstart" {
+		source = "./cmd/dev/" + name
+	}
+	must.Do(Build(ctx, "-buildvcs=false", "-o", binary, source))
 	if programs.paths == nil {
 		programs.paths = map[string]string{}
 	}
