@@ -142,7 +142,7 @@ func TestClock(t *testing.T) {
 	require.NoError(t, launch.Build(t.Context(), overlay, "-o", binary, "./cmd/trafficd"))
 	ctl, err := launch.Program(t.Context(), "trafficctl")
 	require.NoError(t, err)
-	runbook, err := os.ReadFile(filepath.Join("..", "..", "deployments", "runbook.md"))
+	runbook, err := os.ReadFile(filepath.Join("..", "..", "..", "deployments", "runbook.md"))
 	require.NoError(t, err)
 
 	t.Run("local", func(t *testing.T) {
