@@ -74,3 +74,14 @@ func TestDocumentedSettings(t *testing.T) {
 	}
 	require.Equal(t, 4, checked)
 }
+
+// TestInvariantsHaveTests checks that the tests that CONTRIBUTING.md names exist.
+func TestInvariantsHaveTests(t *testing.T) {
+	text, err := os.ReadFile("../../.github/CONTRIBUTING.md")
+	require.NoError(t, err)
+	tests := regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(string(text), -1)
+	require.Greater(t, len(tests), 20)
+	for _, m := range tests {
+		require.NoError(t, exec.CommandContext(t.Context(), "git", "-C", "../..", "grep", "-q", "^func "+m[1]+"(").Run(), m[1])
+	}
+}
