@@ -14,13 +14,13 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/decode"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/gunzip"
+	"trafficd/pipeline/lib/gunzip/inflate"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/pipeline/lib/settings"
 	"trafficd/pipeline/lib/turns"
 	"trafficd/pipeline/validate"
 	"trafficd/schemas/contract"
-	"trafficd/pipeline/lib/gunzip"
-	"trafficd/pipeline/lib/gunzip/inflate"
 )
 
 // Config configures the stages between a complete body and the journal.

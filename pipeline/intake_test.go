@@ -18,8 +18,8 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
-	"trafficd/schemas/contract"
 	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/schemas/contract"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/evaluate"
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/dev/launch"
 	schema "trafficd/schemas/clickhouse"
 )
 

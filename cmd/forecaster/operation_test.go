@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/forecaster/internal/model"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/dial"
 )
 
 // ErrUnavailable means that the brokers cannot store frames, or that the topic is not suitable. It

@@ -24,8 +24,8 @@ import (
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/dial"
 )
 
 const window = time.Hour

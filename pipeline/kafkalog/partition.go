@@ -15,8 +15,8 @@ import (
 
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/dial"
 )
 
 // Partition implements pipeline.Source and pipeline.Cursor for one generation of a consumer group.

@@ -8,8 +8,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
 
-	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/dial"
 )
 
 // View reads a log that replicas may be using. It does not create the topic, write records or

@@ -30,7 +30,7 @@ const (
 	classReadOnly  class = "readonly"
 	classQuorum    class = "quorum"
 	classSchema    class = "schema"
-	classRejected  class = "refused"
+	classRejected  class = "rejected"
 	classOther     class = "other"
 )
 

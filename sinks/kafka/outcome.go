@@ -73,7 +73,7 @@ var (
 	errorsVec = metrics.NewCounters("trafficd_kafka_errors_total",
 		"Failed record batches, by error class, and failures to plan a block (plan) or to look up an in-doubt one (look_up).", "class")
 	errorsTotal = map[outcome]metrics.Counter{
-		retry: errorsVec.WithLabelValues("retry"), lost: errorsVec.WithLabelValues("lost"), rejected: errorsVec.WithLabelValues("refused"),
+		retry: errorsVec.WithLabelValues("retry"), lost: errorsVec.WithLabelValues("lost"), rejected: errorsVec.WithLabelValues("rejected"),
 	}
 	planErrorsTotal   = errorsVec.WithLabelValues("plan")
 	lookUpErrorsTotal = errorsVec.WithLabelValues("look_up")

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/lib/dial"
 )

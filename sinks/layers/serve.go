@@ -6,8 +6,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/schemas/contract"
 	"trafficd/pipeline/lib/negotiate"
+	"trafficd/schemas/contract"
 )
 
 // Path is the layer's path below the base path (contract 2).

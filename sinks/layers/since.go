@@ -10,8 +10,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/schemas/contract"
 	"trafficd/pipeline/lib/negotiate"
+	"trafficd/schemas/contract"
 )
 
 // keepVersions is how long the parameter since accepts a version after its last build. It is less

@@ -80,7 +80,7 @@ var (
 	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out",
 		"Forecasts omitted because of max_streets since the feed last replaced everything.")
 	bodyBytes       = metrics.NewGauge("trafficd_layers_body_bytes", "Total size of the finished bodies of the layer, in bytes.")
-	streetsRejected = metrics.NewCounter("trafficd_layers_streets_refused_total",
+	streetsRejected = metrics.NewCounter("trafficd_layers_streets_rejected_total",
 		"Invalid forecasts from the feed; the street keeps its earlier forecast.")
 	builds       = metrics.NewCounter("trafficd_layers_builds_total", "Builds of the layer.")
 	buildSeconds = metrics.NewSeconds("trafficd_layers_build_seconds", "Duration of a build of the layer, in seconds.")
@@ -119,7 +119,7 @@ func observe() Status {
 }
 
 func responseCounters() map[int]*[numEncodings]metrics.Counter {
-	vec := metrics.NewCounters("trafficd_layers_answers_total", "Responses with the layer, by HTTP status and encoding.", "status", "encoding")
+	vec := metrics.NewCounters("trafficd_layers_responses_total", "Responses with the layer, by HTTP status and encoding.", "status", "encoding")
 	all := map[int]*[numEncodings]metrics.Counter{200: {}, 206: {}, 304: {}, 412: {}, 416: {}}
 	for status, counters := range all {
 		for e, name := range encodingNames {

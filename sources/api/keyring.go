@@ -18,8 +18,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trafficd/pipeline/lib/metrics"
-	"trafficd/schemas/contract"
 	"trafficd/pipeline/lib/watch"
+	"trafficd/schemas/contract"
 )
 
 // Keyring holds the keys of the configuration and of the keys file, which is watched. A new set

@@ -14,9 +14,9 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/schemas/contract"
 	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/pipeline/lib/watch"
+	"trafficd/schemas/contract"
 )
 
 // keysYAML returns a keys file with the given entries.

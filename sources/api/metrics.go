@@ -17,7 +17,7 @@ var (
 	acceptErrors   = metrics.NewCounter("trafficd_api_accept_errors_total", "Failed attempts to accept a connection.")
 	discardedBytes = metrics.NewCounter("trafficd_api_discarded_bytes_total",
 		"Bytes of rejected bodies that were read and discarded before the connection was closed.")
-	noResponse = metrics.NewCounter("trafficd_api_requests_unanswered_total",
+	noResponse = metrics.NewCounter("trafficd_api_requests_without_response_total",
 		"Requests whose connection was closed without a response because their outcome is unknown.")
 	panics           = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and got a 500.")
 	keysReloads      = metrics.NewCounter("trafficd_api_keys_reloads_total", "Successful reloads of the keys file.")

@@ -9,8 +9,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/pipeline/lib/watch"
+	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
 // Check reads the feed once if it is a file or deep is true, and reports problems with it. Each

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"trafficd/sources/internal/shrink"
 	"trafficd/pipeline/lib/watch"
+	"trafficd/sources/internal/shrink"
 )
 
 // fileFeed reads the whole file whenever it changes.

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/pipeline/lib/gunzip/compress"
-	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/pipeline/lib/watch"
+	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
 func fileConfig(path string) Config {

@@ -10,9 +10,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/lib/metrics"
+	"trafficd/pipeline/lib/watch"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/shrink"
-	"trafficd/pipeline/lib/watch"
 )
 
 // Layer receives normalised forecasts and takes ownership of them. Readers see updates only after

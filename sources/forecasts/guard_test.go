@@ -17,8 +17,8 @@ import (
 
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/pipeline/lib/dial"
-	"trafficd/sources/internal/shrink"
 	"trafficd/pipeline/lib/watch"
+	"trafficd/sources/internal/shrink"
 )
 
 // newGuardedFeed returns a feed like newManualFeed, with the default limits.

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/watch"
 	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
-	"trafficd/pipeline/lib/watch"
 )
 
 // queryFeed polls a query that returns forecast periods.

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/devstores/stores"
-	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/pipeline/lib/watch"
+	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
 func topicConfig(topic string, brokers ...string) Config {

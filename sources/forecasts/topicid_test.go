@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"trafficd/cmd/dev/devstores/stores"
-	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/pipeline/lib/watch"
+	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
 // TestTopicRecreatedBetweenPolls recreates a topic between two polls, with at least as many records

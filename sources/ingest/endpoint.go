@@ -8,8 +8,8 @@ import (
 	"github.com/valyala/fasthttp"
 	"go.opentelemetry.io/otel/attribute"
 
-	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/lib/admission"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/span"
 	"trafficd/sources/internal/upload"

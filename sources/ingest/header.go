@@ -6,8 +6,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/schemas/contract"
 	"trafficd/pipeline/lib/negotiate"
+	"trafficd/schemas/contract"
 )
 
 const (

@@ -24,8 +24,8 @@ import (
 	"go.uber.org/goleak"
 
 	"trafficd/pipeline/batch"
-	"trafficd/schemas/contract"
 	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/schemas/contract"
 	"trafficd/sources/api"
 	"trafficd/sources/ingest"
 )

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/schemas/contract"
 )
@@ -20,7 +20,7 @@ var (
 		}
 		return c.Status() != 0
 	})
-	noResponse = metrics.NewCounter("trafficd_ingest_batches_unanswered_total",
+	noResponse = metrics.NewCounter("trafficd_ingest_batches_without_response_total",
 		"Batches whose connection was closed without a response because their outcome is unknown.")
 	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total",
 		"Accepted items, as reported to clients: replayed responses count again.")

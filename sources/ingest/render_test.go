@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/lib/admission"
 	"trafficd/schemas/contract"
 )
 

@@ -9,10 +9,10 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/batch"
-	"trafficd/schemas/contract"
+	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/lib/negotiate"
+	"trafficd/schemas/contract"
 )
 
 // respond writes the 207 response (contract 5.2 and 1.3). It leaves r empty.

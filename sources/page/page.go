@@ -22,8 +22,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/lib/settings"
 	"trafficd/pipeline/lib/negotiate"
+	"trafficd/pipeline/lib/settings"
 )
 
 //go:embed dist

@@ -17,8 +17,8 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/lib/metrics"
-	"trafficd/sources/internal/shrink"
 	"trafficd/pipeline/lib/watch"
+	"trafficd/sources/internal/shrink"
 )
 
 // feed reads the list of one product instance, or a shared list of many product instances.

@@ -16,8 +16,8 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/lib/metrics"
-	"trafficd/sources/internal/shrink"
 	"trafficd/pipeline/lib/watch"
+	"trafficd/sources/internal/shrink"
 )
 
 // TestLastGoodListRemains checks that an invalid file does not replace the list in use, and that a

@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
-	"trafficd/sources/internal/shrink"
 	"trafficd/pipeline/lib/watch"
+	"trafficd/sources/internal/shrink"
 )
 
 var errNotRead = errors.New("the detector list has not been read yet")

@@ -17,11 +17,11 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/lib/admission"
+	"trafficd/pipeline/lib/gunzip"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/pipeline/lib/turns"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
-	"trafficd/pipeline/lib/gunzip"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/internal/upload"
 )

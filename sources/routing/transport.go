@@ -10,8 +10,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/schemas/contract"
 	"trafficd/pipeline/lib/negotiate"
+	"trafficd/schemas/contract"
 )
 
 // checkHeader applies the rules for the header whose violation does not result in a fault.

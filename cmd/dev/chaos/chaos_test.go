@@ -12,8 +12,8 @@ import (
 	"trafficd/cmd/dev/chaos/internal/judge"
 	"trafficd/cmd/dev/chaos/internal/nemesis"
 	"trafficd/cmd/dev/chaos/internal/rig"
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/needs"
 )
 
 // TestChaos is a short `make chaos`: one seed, kfake and ClickHouse.

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/chaos/internal/faultinject"
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/sources/ingest"
 )

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/needs"
 )
 
 // parentEnv names the environment variable that makes this test program a parent: it starts a

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/needs"
 )
 
 func TestStartStores(t *testing.T) {

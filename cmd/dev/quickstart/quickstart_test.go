@@ -24,8 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/needs"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 

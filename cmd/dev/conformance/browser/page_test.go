@@ -33,8 +33,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline"
 	pb "trafficd/schemas/proto/trafficd/v1"

@@ -16,8 +16,8 @@ import (
 
 	"trafficd/cmd/dev/conformance/foreign"
 	"trafficd/cmd/dev/daemontest"
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/lib/gunzip/compress"
 )
 

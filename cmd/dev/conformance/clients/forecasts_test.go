@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/needs"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
 )

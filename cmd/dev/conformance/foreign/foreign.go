@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/daemontest"
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/needs"
 )
 
 // Fetched returns the cached directory with the packages of name. The file pins fixes their

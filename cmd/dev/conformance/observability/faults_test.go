@@ -29,9 +29,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"

@@ -35,8 +35,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/needs"
 )
 
 // LogEnv is the name of the environment variable that holds the path of the log of used stores.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/needs"
 )
 
 // TestApacheNodes checks that the cluster works without one of three brokers, that Restart

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/needs"
 )
 
 // TestDisk fills and frees the disk through the path that other processes use.
