@@ -119,7 +119,7 @@ func observe() Status {
 }
 
 func responseCounters() map[int]*[numEncodings]metrics.Counter {
-	vec := metrics.NewCounters("trafficd_layers_responses_total", "Responses with the layer, by HTTP status and encoding.", "status", "encoding")
+	vec := metrics.NewCounters("trafficd_layers_responses_total", "Responses with the layer, by status and encoding.", "status", "encoding")
 	all := map[int]*[numEncodings]metrics.Counter{200: {}, 206: {}, 304: {}, 412: {}, 416: {}}
 	for status, counters := range all {
 		for e, name := range encodingNames {
