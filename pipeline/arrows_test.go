@@ -38,11 +38,13 @@ var arrows = []arrow{
 	{"cmd/", []string{"pipeline/", "sources/", "sinks/", "schemas/", "deployments/"}, "commands connect all packages"},
 	{"pipeline/batch/", []string{"schemas/contract/"}, "batch is shared by all stages and adapters, so it depends only on the contract"},
 	{"pipeline/journal/", []string{"pipeline/lib/"}, "the journal stores bytes and does not know their meaning"},
+	{"pipeline/kafkalog/", []string{"pipeline/batch/", "pipeline/lib/"}, "the log and the journal on disk are siblings, which know neither each other nor the pipeline"},
 	{"pipeline/decode/", []string{"pipeline/batch/", "pipeline/lib/", "schemas/contract/"}, "decode converts bytes to columns and does nothing else"},
 	{"pipeline/validate/", []string{"pipeline/batch/", "pipeline/lib/", "schemas/contract/"}, "validate depends only on the batch and the rules of the contract"},
 	// The leaves: what stages, sources and sinks share and what is no stage.
 	{"pipeline/lib/admission/", []string{"pipeline/lib/", "schemas/contract/"}, "admission limits clients and does not know what they request"},
 	{"pipeline/lib/dial/", []string{"pipeline/lib/"}, "dial opens connections to the stores and does not know what is sent over them"},
+	{"pipeline/lib/durable/", nil, "durable declares what the journals have in common and knows none of them"},
 	{"pipeline/lib/gunzip/", nil, "gunzip decompresses and does not know the contents"},
 	{"pipeline/lib/metrics/", nil, "metrics depends on nothing, because every package with metrics depends on it"},
 	{"pipeline/lib/negotiate/", nil, "negotiate interprets header lines and does not know any endpoint"},
@@ -125,6 +127,10 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 	f("trafficd/pipeline/decode", "net/http", "imports net/http")
 	f("trafficd/pipeline/batch", "trafficd/pipeline/journal", "depends only on the contract")
 	f("trafficd/pipeline/journal", "trafficd/pipeline/batch", "stores bytes")
+	f("trafficd/pipeline/kafkalog", "trafficd/pipeline/batch", "")
+	f("trafficd/pipeline/kafkalog", "trafficd/pipeline/journal", "know neither each other")
+	f("trafficd/pipeline/kafkalog", "trafficd/pipeline", "know neither each other")
+	f("trafficd/pipeline/journal", "trafficd/pipeline/kafkalog", "stores bytes")
 	f("trafficd/pipeline/lib/dial", "trafficd/pipeline/batch", "does not know what is sent")
 	f("trafficd/sinks/kafka", "trafficd/pipeline/lib/dial", "")
 	f("trafficd/schemas/contract", "trafficd/schemas/geo", "depends on nothing")

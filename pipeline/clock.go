@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 )
 
 const (
@@ -121,7 +121,7 @@ func (c *clock) enqueue(frame []byte, queue func() error) error {
 func (c *clock) settle(frame []byte, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ordered && !errors.Is(err, journal.ErrVoided) {
+	if c.ordered && !errors.Is(err, durable.ErrVoided) {
 		c.durable = max(c.durable, batch.FrameReceivedAt(frame))
 	}
 	if c.queued--; c.queued == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/schemas/contract"
 )
 
@@ -122,11 +122,11 @@ func TestVoidedFrameGivesItsStampBack(t *testing.T) {
 				require.True(t, at > before || !ordered)
 			}
 		}
-		f(journal.ErrVoided, true, nil)
-		f(journal.ErrUnknown, true, errClock)
+		f(durable.ErrVoided, true, nil)
+		f(durable.ErrUnknown, true, errClock)
 		f(nil, true, errClock)
 		f(nil, false, nil) // the readers of a log in Kafka set received_at
-		f(journal.ErrVoided, false, nil)
+		f(durable.ErrVoided, false, nil)
 
 		c := newSkewed()
 		c.skew = time.Hour

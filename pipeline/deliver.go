@@ -16,6 +16,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/settings"
 )
 
@@ -71,7 +72,7 @@ type Delivery struct {
 	cfg    DeliveryConfig
 	sink   Sink
 	source Source
-	cursor Cursor
+	cursor durable.Cursor
 	window window
 	dead   *DeadLetters
 	log    zerolog.Logger
@@ -124,7 +125,7 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 		}
 		switch {
 		case err == nil:
-		case soft.Err() != nil, errors.Is(err, journal.ErrClosed):
+		case soft.Err() != nil, errors.Is(err, durable.ErrClosed):
 			if d.at.Plan != nil { // the cursor was saved with the plan
 				return d.sink.Close()
 			}
@@ -149,7 +150,7 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		case err != nil:
 			return nil, err
 		case len(rows) == 0: // the next Run starts at the oldest remaining row
-			return nil, fmt.Errorf("%w: frames of the planned block were deleted", journal.ErrClosed)
+			return nil, fmt.Errorf("%w: frames of the planned block were deleted", durable.ErrClosed)
 		}
 		d.begin(rows)
 		return rows, nil

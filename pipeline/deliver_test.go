@@ -19,6 +19,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 )
 
 // fakeStore recognises blocks by their plans, as real stores do by tokens or sequences, and fails
@@ -169,7 +170,7 @@ func (h *fixture) deliverFor(t *testing.T, store Sink, d time.Duration) {
 }
 
 // flaky is a cursor whose saves fail at random, before or after writing to disk.
-type flaky struct{ Cursor }
+type flaky struct{ durable.Cursor }
 
 func (c flaky) Save(frame uint64, state []byte) error {
 	switch rand.IntN(12) {
@@ -396,7 +397,7 @@ func TestUnreadableFrameIsNotPassed(t *testing.T) {
 		h.codes["city"] = set("before", "after")
 		_, err := h.submit(measurements(item("before", 1)), "")
 		require.NoError(t, err)
-		bad := &journal.Entry{Data: []byte{255, 2, 3}}
+		bad := &durable.Entry{Data: []byte{255, 2, 3}}
 		require.NoError(t, h.journal.Enqueue(bad))
 		require.NoError(t, bad.Wait())
 		_, err = h.submit(measurements(item("after", 1)), "")
@@ -424,7 +425,7 @@ func TestUnreadableFrameIsNotPassed(t *testing.T) {
 
 // brokenCursor is a cursor whose saves fail while broken is set.
 type brokenCursor struct {
-	Cursor
+	durable.Cursor
 	broken atomic.Bool
 	failed atomic.Int64
 }
@@ -579,7 +580,7 @@ func (h *fixture) add(t *testing.T, frames int) {
 			b.From, b.To = append(b.From, 0), append(b.To, 0)
 			b.Value, b.Quality = append(b.Value, 1), append(b.Quality, 1)
 		}
-		e := &journal.Entry{Data: batch.AppendFrame(nil, b, nil), Rows: b.Rows()}
+		e := &durable.Entry{Data: batch.AppendFrame(nil, b, nil), Rows: b.Rows()}
 		require.NoError(t, h.journal.Enqueue(e))
 		require.NoError(t, e.Wait())
 		require.Equal(t, frame, e.Seq)

@@ -12,6 +12,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/contract"
 )
@@ -145,7 +146,7 @@ func (s *IdempotencyStore) Close() error {
 	return errors.Join(err, s.own.Close())
 }
 
-func (s *IdempotencyStore) load(r Reader, locate func(a *storedResponse, seq uint64)) error {
+func (s *IdempotencyStore) load(r durable.Reader, locate func(a *storedResponse, seq uint64)) error {
 	var buf []byte
 	for {
 		seq, frame, ok, err := r.TryNext(buf)
@@ -277,7 +278,7 @@ func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, err
 
 // enqueue queues a frame with a response in the main journal. The store's cursor stays before the
 // frame until settle has been called and the response has been copied.
-func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
+func (s *IdempotencyStore) enqueue(e *durable.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.main.Enqueue(e); err != nil {
@@ -290,7 +291,7 @@ func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
 // settle is called with the outcome of an enqueued frame. If err is nil, it remembers the response
 // in the frame. A failed frame no longer holds the cursor back: either the journal voids it before
 // accepting new frames, or the next process finds it after the cursor.
-func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
+func (s *IdempotencyStore) settle(e *durable.Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -371,7 +372,7 @@ func (s *IdempotencyStore) copy() error {
 	s.mu.Unlock()
 
 	var failed error
-	entries := make([]journal.Entry, len(fresh))
+	entries := make([]durable.Entry, len(fresh))
 	queued := 0
 	for ; queued < len(fresh); queued++ {
 		entries[queued].Data = fresh[queued].frame

@@ -14,6 +14,7 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/decode"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/gunzip"
 	"trafficd/pipeline/lib/gunzip/inflate"
 	"trafficd/pipeline/lib/metrics"
@@ -81,7 +82,7 @@ type Intake struct {
 	turns   *turns.Limiter // limits the workers in use
 	idleMu  sync.Mutex
 	idle    []*worker // the last one is used first: its memory is most likely still in the CPU's caches
-	entries sync.Pool // of *journal.Entry
+	entries sync.Pool // of *durable.Entry
 
 	gate   sync.RWMutex // guards closed; Submit holds a read lock until it returns
 	closed bool
@@ -117,7 +118,7 @@ func NewIntake(cfg Config, j Journal, registry Registry, idempotency *Idempotenc
 	}
 	in.clock.trusted = in.clock.read()
 	_ = in.CheckClock() // logs the error
-	in.entries.New = func() any { return new(journal.Entry) }
+	in.entries.New = func() any { return new(durable.Entry) }
 	in.show()
 	return in, nil
 }
@@ -138,7 +139,7 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 	if in.turns.Depth() == in.cfg.Queue {
 		return queueFull()
 	}
-	if err := in.journal.Ready(); err != nil {
+	if err := in.journal.Ready(productInstance); err != nil {
 		return journalError(err)
 	}
 	if in.CheckClock() != nil {
@@ -186,7 +187,7 @@ func (in *Intake) Submit(s *batch.Submission) error {
 }
 
 // work processes a body when it is the client's turn.
-func (in *Intake) work(s *batch.Submission) (*journal.Entry, []tapped, error) {
+func (in *Intake) work(s *batch.Submission) (*durable.Entry, []tapped, error) {
 	ok, waited := in.turns.Take(s.Client)
 	if !ok {
 		return nil, nil, queueFull()
@@ -207,7 +208,7 @@ func (in *Intake) work(s *batch.Submission) (*journal.Entry, []tapped, error) {
 
 // process decodes, validates and encodes a body, and queues its frame in the journal. The entry is
 // nil if there is nothing to store. The sample is for the tap, once the entry is durable.
-func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, []tapped, error) {
+func (in *Intake) process(w *worker, s *batch.Submission) (*durable.Entry, []tapped, error) {
 	known := in.registry.Snapshot(s.ProductInstance)
 	if known == nil {
 		return nil, nil, in.noRegistry(s.ProductInstance)
@@ -254,7 +255,7 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, []tap
 	response := batch.Response{
 		Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections,
 	}
-	e := in.entries.Get().(*journal.Entry)
+	e := in.entries.Get().(*durable.Entry)
 	e.Data, e.Rows = batch.AppendFrame(e.Data[:0], &w.accepted, &response), w.accepted.Rows()
 	err = in.clock.enqueue(e.Data, func() error {
 		if s.IdempotencyKey == "" {
@@ -288,7 +289,7 @@ func (in *Intake) putWorker(w *worker) {
 }
 
 // recycle makes an entry available for other batches.
-func (in *Intake) recycle(e *journal.Entry) {
+func (in *Intake) recycle(e *durable.Entry) {
 	const maxKept = 4 << 20 // larger buffers are not reused
 	if cap(e.Data) > maxKept {
 		e.Data = nil
@@ -302,28 +303,28 @@ func diskError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, journal.ErrVoided):
+	case errors.Is(err, durable.ErrVoided):
 		return contract.Unavailable("the journal cannot store the batch; no part of it was stored; retry", 5*time.Second)
-	case errors.Is(err, journal.ErrTooLarge):
+	case errors.Is(err, durable.ErrTooLarge):
 		return journalError(err)
 	}
 	return fmt.Errorf("%w: %w", batch.ErrNoResponse, err)
 }
 
-// journalError converts an error of Enqueue or Ready, or journal.ErrTooLarge, to an API error. It
+// journalError converts an error of Enqueue or Ready, or durable.ErrTooLarge, to an API error. It
 // omits the cause, which may contain addresses and paths; operators find it in /readyz.
 func journalError(err error) *contract.APIError {
-	if errors.Is(err, journal.ErrTooLarge) {
+	if errors.Is(err, durable.ErrTooLarge) {
 		return contract.NewError(contract.BodyTooLarge,
 			"the batch exceeds the maximum frame size of the journal; send fewer measurements per request")
 	}
 	reason, after := "the journal is unavailable", 5*time.Second
-	for _, kind := range []error{journal.ErrBusy, journal.ErrFull, journal.ErrDiskLow, journal.ErrFailed, journal.ErrClosed, errClock} {
+	for _, kind := range []error{durable.ErrBusy, durable.ErrFull, journal.ErrDiskLow, journal.ErrFailed, durable.ErrClosed, errClock} {
 		if errors.Is(err, kind) {
 			reason = kind.Error()
 		}
 	}
-	if errors.Is(err, journal.ErrBusy) {
+	if errors.Is(err, durable.ErrBusy) {
 		after = time.Second
 	}
 	return contract.Unavailable("cannot accept the batch: "+reason, after)

@@ -18,6 +18,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/schemas/contract"
 )
@@ -658,13 +659,13 @@ func TestVoidedResponseDoesNotHoldTheCursor(t *testing.T) {
 	h.stopCopying()
 	_, err := h.submit(measurements(item("A", 1)), "kept")
 	require.NoError(t, err)
-	e := &journal.Entry{Data: batch.AppendFrame(nil, &batch.Batch{}, &batch.Response{Key: "voided"})}
+	e := &durable.Entry{Data: batch.AppendFrame(nil, &batch.Batch{}, &batch.Response{Key: "voided"})}
 	require.NoError(t, h.store.enqueue(e))
 	require.NoError(t, e.Wait())
 	require.NoError(t, h.store.copy())
 	done, _ := h.journal.Cursor(IdempotencyConsumer).Load()
 	require.Equal(t, e.Seq, done, "the cursor waits for the outcome")
-	h.store.settle(e, journal.ErrVoided)
+	h.store.settle(e, durable.ErrVoided)
 	h.copyToStore()
 	require.Len(t, h.store.known, 1)
 }
@@ -825,12 +826,12 @@ func TestConfigBounds(t *testing.T) {
 }
 
 func TestDiskErrors(t *testing.T) {
-	require.ErrorIs(t, diskError(journal.ErrUnknown), batch.ErrNoResponse)
+	require.ErrorIs(t, diskError(durable.ErrUnknown), batch.ErrNoResponse)
 	require.ErrorIs(t, diskError(errors.New("another error")), batch.ErrNoResponse)
 	var r *contract.APIError
-	require.ErrorAs(t, diskError(journal.ErrVoided), &r)
+	require.ErrorAs(t, diskError(durable.ErrVoided), &r)
 	require.Equal(t, contract.ServiceUnavailable, r.Code)
-	require.ErrorAs(t, diskError(journal.ErrTooLarge), &r)
+	require.ErrorAs(t, diskError(durable.ErrTooLarge), &r)
 	require.Equal(t, contract.BodyTooLarge, r.Code)
 }
 
@@ -842,9 +843,9 @@ func TestJournalErrors(t *testing.T) {
 		require.NotContains(t, r.Description, "10.0.0.7", "clients must not see what the operators' network looks like")
 		require.Equal(t, after, r.RetryAfter)
 	}
-	f(journal.ErrBusy, contract.ServiceUnavailable, time.Second)
-	f(journal.ErrFull, contract.ServiceUnavailable, 5*time.Second)
+	f(durable.ErrBusy, contract.ServiceUnavailable, time.Second)
+	f(durable.ErrFull, contract.ServiceUnavailable, 5*time.Second)
 	f(journal.ErrDiskLow, contract.ServiceUnavailable, 5*time.Second)
 	f(errors.New("cannot write to the log in Kafka"), contract.ServiceUnavailable, 5*time.Second)
-	f(journal.ErrTooLarge, contract.BodyTooLarge, 0) // a retry would fail again
+	f(durable.ErrTooLarge, contract.BodyTooLarge, 0) // a retry would fail again
 }

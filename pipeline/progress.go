@@ -39,7 +39,7 @@ func (p CursorStatus) Encode() []byte {
 }
 
 // DescribeCursor decodes a delivery's cursor, given its frame and state from Cursor.Load or a
-// journal.CursorInfo. If the cursor was never saved, or the journal moved it because frames were
+// durable.CursorInfo. If the cursor was never saved, or the journal moved it because frames were
 // deleted, the result is the start of frame, with no state or plan. The result's State aliases
 // state.
 func DescribeCursor(frame uint64, state []byte) (CursorStatus, error) {

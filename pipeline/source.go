@@ -1,20 +1,20 @@
 package pipeline
 
 import (
-	"context"
-
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 )
 
 // Journal makes accepted frames durable. It is implemented by journal.Journal (on disk) and
 // kafkalog.Log (in a Kafka topic).
 type Journal interface {
-	// Enqueue queues a frame; journal.Entry.Wait waits until it is durable. Frames of the same product
+	// Enqueue queues a frame; durable.Entry.Wait waits until it is durable. Frames of the same product
 	// instance are stored in the order of the calls. Either Enqueue or Wait may fail with
-	// journal.ErrTooLarge.
-	Enqueue(e *journal.Entry) error
-	// Ready returns an error if Enqueue would fail now.
-	Ready() error
+	// durable.ErrTooLarge.
+	Enqueue(e *durable.Entry) error
+	// Ready returns an error if Enqueue would fail now for a frame of the product instance or, if that
+	// is empty, for every frame.
+	Ready(productInstance string) error
 }
 
 // Ordered is a Journal whose frames must have increasing received_at. The readers of other journals
@@ -32,8 +32,8 @@ var _ Ordered = (*journal.Journal)(nil)
 type Source interface {
 	// Reader returns a reader that starts at the given frame or, if that was deleted, at the oldest
 	// remaining one.
-	Reader(frame uint64) Reader
-	Cursor() Cursor
+	Reader(frame uint64) durable.Reader
+	Cursor() durable.Cursor
 	// Bounds returns the number of the oldest frame and one more than the number of the newest.
 	Bounds() (oldest, next uint64)
 	// Rows returns the number of rows that have become durable since the source was opened, and the
@@ -44,25 +44,6 @@ type Source interface {
 	Confirm() error
 }
 
-// Reader reads durable frames in order. It is not safe for concurrent use. Frame numbers may have
-// gaps.
-type Reader interface {
-	// Next waits for the next frame and returns it, appended to buf[:0]. After an error, the next call
-	// tries the same frame again.
-	Next(ctx context.Context, buf []byte) (seq uint64, frame []byte, err error)
-	// TryNext is like Next but does not wait: ok is false if the next frame is not durable yet.
-	TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error)
-}
-
-// Cursor is the durable position of a consumer.
-type Cursor interface {
-	// Load returns the saved position and state. It is safe for concurrent use.
-	Load() (frame uint64, state []byte)
-	// Save makes a position and a state durable. It fails with journal.ErrClosed if another process
-	// may own the cursor.
-	Save(frame uint64, state []byte) error
-}
-
 // Local returns a Source that reads the journal on disk with the cursor of the given consumer.
 func Local(j *journal.Journal, consumer string) Source { return local{j, j.Cursor(consumer)} }
 
@@ -71,9 +52,9 @@ type local struct {
 	cursor *journal.Cursor
 }
 
-func (l local) Reader(frame uint64) Reader { return l.Journal.Reader(frame) }
-func (l local) Cursor() Cursor             { return l.cursor }
-func (l local) Confirm() error             { return nil }
+func (l local) Reader(frame uint64) durable.Reader { return l.Journal.Reader(frame) }
+func (l local) Cursor() durable.Cursor             { return l.cursor }
+func (l local) Confirm() error                     { return nil }
 
 func (l local) Rows() (n int64, next uint64, known bool) {
 	n, next = l.Journal.Rows()

@@ -9,6 +9,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/schemas/contract"
 )
 
@@ -112,8 +113,8 @@ func TestTapShowsWhatIsStored(t *testing.T) {
 		}
 	}
 	for range 2 * tapRate {
-		f(failing{h.journal, journal.ErrTooLarge, nil}, 0, 0, "", item("A", 1), item("X", 2), item("B", 3))
-		f(failing{h.journal, nil, journal.ErrVoided}, 0, 0, "k", item("A", 1), item("X", 2))
+		f(failing{h.journal, durable.ErrTooLarge, nil}, 0, 0, "", item("A", 1), item("X", 2), item("B", 3))
+		f(failing{h.journal, nil, durable.ErrVoided}, 0, 0, "k", item("A", 1), item("X", 2))
 	}
 	f(h.journal, 2, 1, "", item("A", 1), item("X", 2), item("B", 3))
 	f(h.journal, 2, 1, "k", item("A", 1), item("X", 2), item("B", 3))
@@ -126,7 +127,7 @@ type failing struct {
 	queue, wait error
 }
 
-func (j failing) Enqueue(e *journal.Entry) error {
+func (j failing) Enqueue(e *durable.Entry) error {
 	if j.queue != nil {
 		return j.queue
 	}

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/lib/durable"
 )
 
 // window holds the undelivered rows of the frames that a delivery has read. It reuses the memory of
 // its batches.
 type window struct {
 	source Source
-	reader Reader
+	reader durable.Reader
 	rows   batch.Block
 	count  int    // number of rows
 	next   uint64 // frame to read next

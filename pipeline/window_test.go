@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 )
 
 // frames is a Reader of frames from a channel.
@@ -20,7 +20,7 @@ type frames struct {
 	seq     uint64
 }
 
-func (f *frames) Reader(uint64) Reader { return f }
+func (f *frames) Reader(uint64) durable.Reader { return f }
 
 func (f *frames) Next(ctx context.Context, _ []byte) (uint64, []byte, error) {
 	select {
@@ -117,9 +117,9 @@ func TestPlannedBlockOfDeletedFrames(t *testing.T) {
 		}
 	}
 	f(2, nil)
-	f(3, journal.ErrClosed)
-	f(4, journal.ErrClosed)
-	f(7, journal.ErrClosed)
+	f(3, durable.ErrClosed)
+	f(4, durable.ErrClosed)
+	f(7, durable.ErrClosed)
 }
 
 // TestRowsAfterPauseDoNotWait checks that only a block that follows another within linger waits for

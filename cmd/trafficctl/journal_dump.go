@@ -17,7 +17,7 @@ import (
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 )
 
 type dump struct {
@@ -138,7 +138,7 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err err
 	return nil
 }
 
-func (d *dump) frame(frame journal.Frame, lines *json.Encoder) error {
+func (d *dump) frame(frame durable.Frame, lines *json.Encoder) error {
 	b := &d.rows
 	if err := batch.DecodeFrame(frame.Data, b, &d.response); err != nil {
 		return fmt.Errorf("cannot decode frame %d (%s, offset %d), although its checksum is correct: %w; "+

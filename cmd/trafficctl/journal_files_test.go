@@ -13,6 +13,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/schemas/contract"
 )
 
@@ -71,7 +72,7 @@ func newTestJournal(t testing.TB, batches []journalBatch, consumers ...string) (
 func addBatches(t testing.TB, j *journal.Journal, first int, batches []journalBatch) {
 	t.Helper()
 	for i, b := range batches {
-		e := journal.Entry{Data: frameOf(first+i, b)}
+		e := durable.Entry{Data: frameOf(first+i, b)}
 		require.NoError(t, j.Enqueue(&e))
 		require.NoError(t, e.Wait())
 	}

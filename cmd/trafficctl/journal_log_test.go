@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/devstores/stores"
-	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"
+	"trafficd/pipeline/lib/durable"
 )
 
 // TestJournalInKafka checks that the commands read a journal in Kafka like one in a directory, and
@@ -29,9 +29,9 @@ func TestJournalInKafka(t *testing.T) {
 	l, err := kafkalog.Open(cfg, []string{"clickhouse", "kafka"}, time.Hour, zerolog.Nop())
 	require.NoError(t, err)
 	defer l.Close(context.Background())
-	require.Eventually(t, func() bool { return l.Ready() == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return l.Ready("") == nil }, time.Minute, 10*time.Millisecond)
 	for i, b := range journalBatches(3, 10) {
-		e := journal.Entry{Data: frameOf(i+1, b)}
+		e := durable.Entry{Data: frameOf(i+1, b)}
 		require.NoError(t, l.Enqueue(&e))
 		require.NoError(t, e.Wait())
 	}
@@ -81,14 +81,14 @@ func TestJournalInKafka(t *testing.T) {
 	r := runWith(t, "", "journal", "cursors", "--brokers", brokers[0], "--set", set)
 	require.Contains(t, r.err, "trafficctl journal verify --brokers "+brokers[0]+" --set "+set)
 
-	e := journal.Entry{Data: frameOf(4, journalBatches(1, 10)[0])}
+	e := durable.Entry{Data: frameOf(4, journalBatches(1, 10)[0])}
 	e.Data = e.Data[:len(e.Data)-1] // not a whole frame
 	require.NoError(t, l.Enqueue(&e))
 	require.NoError(t, e.Wait())
 	r = requireFailure(t, "", "the journal is damaged", "journal", "verify", "--brokers", brokers[0])
 	require.Contains(t, r.out, "partition 0  DAMAGED\n    at offset 3, frame 4: ")
 
-	e = journal.Entry{Data: frameOf(5, journalBatches(1, 10)[0])} // an intact frame after the damage
+	e = durable.Entry{Data: frameOf(5, journalBatches(1, 10)[0])} // an intact frame after the damage
 	require.NoError(t, l.Enqueue(&e))
 	require.NoError(t, e.Wait())
 	r = requireFailure(t, "", "--skip-damaged continues", "journal", "dump", "--frames", "--brokers", brokers[0])
@@ -118,8 +118,8 @@ func TestJournalDumpOfPartitions(t *testing.T) {
 	l, err := kafkalog.Open(cfg, []string{"kafka"}, time.Hour, zerolog.Nop())
 	require.NoError(t, err)
 	defer l.Close(context.Background())
-	require.Eventually(t, func() bool { return l.Ready() == nil }, time.Minute, 10*time.Millisecond)
-	var entries [8]journal.Entry
+	require.Eventually(t, func() bool { return l.Ready("") == nil }, time.Minute, 10*time.Millisecond)
+	var entries [8]durable.Entry
 	for i, b := range journalBatches(len(entries), 1) {
 		b.Instance = fmt.Sprint("instance", i) // selects the partition
 		entries[i].Data = frameOf(i+1, b)

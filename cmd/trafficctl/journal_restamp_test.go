@@ -12,6 +12,7 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 )
 
 // stampedFrames returns a journal with a frame for each received_at, in several segments.
@@ -20,7 +21,7 @@ func stampedFrames(t *testing.T, at ...time.Time) string {
 	j, err := journal.Open(journalConfig(dir), []string{"clickhouse", "kafka"})
 	require.NoError(t, err)
 	for i, b := range journalBatches(len(at), frameRows) {
-		e := journal.Entry{Data: frameOf(i+1, b)}
+		e := durable.Entry{Data: frameOf(i+1, b)}
 		batch.StampFrame(e.Data, at[i].UnixNano())
 		require.NoError(t, j.Enqueue(&e))
 		require.NoError(t, e.Wait())

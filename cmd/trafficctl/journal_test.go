@@ -21,6 +21,7 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 )
 
 // frameRows is the number of rows of a test frame: two such frames fill a segment.
@@ -344,7 +345,7 @@ func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), nil)
 	require.NoError(t, err)
-	e := journal.Entry{Data: []byte{9, 1, 2, 3}}
+	e := durable.Entry{Data: []byte{9, 1, 2, 3}}
 	require.NoError(t, j.Enqueue(&e))
 	require.NoError(t, e.Wait())
 	require.NoError(t, j.Close())
@@ -434,7 +435,7 @@ func TestJournalOfIdempotencyStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "idempotency")
 	j, err := journal.Open(journalConfig(dir), []string{"window"})
 	require.NoError(t, err)
-	e := journal.Entry{Data: batch.FrameWithoutRows(frameOf(1, journalBatch{Instance: "north", Codes: []string{"D"}, Key: "k", Rejected: 3}))}
+	e := durable.Entry{Data: batch.FrameWithoutRows(frameOf(1, journalBatch{Instance: "north", Codes: []string{"D"}, Key: "k", Rejected: 3}))}
 	require.NoError(t, j.Enqueue(&e))
 	require.NoError(t, e.Wait())
 	require.NoError(t, j.Close())
@@ -458,7 +459,7 @@ func TestJournalOfRunningDaemon(t *testing.T) {
 				return
 			default:
 			}
-			e := journal.Entry{Data: frameOf(n, journalBatches(1, 1+n%frameRows)[0])}
+			e := durable.Entry{Data: frameOf(n, journalBatches(1, 1+n%frameRows)[0])}
 			if j.Enqueue(&e) != nil || e.Wait() != nil || j.Cursor("clickhouse").Save(uint64(n), nil) != nil || j.Cursor("kafka").Save(uint64(n+1), nil) != nil {
 				t.Error("the daemon was disturbed")
 				return

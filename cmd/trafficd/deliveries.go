@@ -11,8 +11,8 @@ import (
 
 	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"
-	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/sinks/clickhouse"
 )
 
@@ -157,7 +157,7 @@ func (p *partitions) deliver(ctx, soft context.Context, source *kafkalog.Partiti
 	defer p.mu.Unlock()
 	delete(p.running, source.ID)
 	p.rows += x.Status().Rows
-	if errors.Is(err, journal.ErrClosed) {
+	if errors.Is(err, durable.ErrClosed) {
 		return nil // another replica continues
 	}
 	return err

@@ -130,7 +130,7 @@ func (d *daemon) journalState(clients []*contract.Client) ops.Component {
 	if d.local != nil {
 		c.Detail["oldest_frame"], c.Detail["next_frame"] = d.local.Bounds()
 	}
-	if err := cmp.Or(d.journal.Ready(), d.intake.CheckClock()); err != nil {
+	if err := cmp.Or(d.journal.Ready(""), d.intake.CheckClock()); err != nil {
 		c.Add(ops.NotReady, err.Error())
 		return c
 	}
@@ -147,13 +147,7 @@ func (d *daemon) journalState(clients []*contract.Client) ops.Component {
 
 // journalReady returns an error if the journal rejects the batches of the product instance.
 func (d *daemon) journalReady(productInstance string) error {
-	if err := d.intake.CheckClock(); err != nil {
-		return err
-	}
-	if d.shared != nil {
-		return d.shared.ReadyFor(productInstance)
-	}
-	return d.journal.Ready()
+	return cmp.Or(d.intake.CheckClock(), d.journal.Ready(productInstance))
 }
 
 func (d *daemon) keysState() ops.Component {

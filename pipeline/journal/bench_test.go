@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 // batchBytes is what 14,000 measurements take in the journal.
@@ -20,7 +22,7 @@ func TestAllocations(t *testing.T) {
 	cfg.Dir = t.TempDir()
 	cfg.SegmentBytes, cfg.MaxBytes = 64<<20, 128<<20 // no new segment, which would allocate
 	j := mustOpen(t, cfg, osFS{}, "a")
-	e := &Entry{Data: sized(10_000)}
+	e := &durable.Entry{Data: sized(10_000)}
 	r := j.Reader(0)
 	c := j.Cursor("a")
 	state := sized(1000)
@@ -66,7 +68,7 @@ func benchmarkAppend(b *testing.B, producers, size int) {
 	var wg sync.WaitGroup
 	for p := range producers {
 		wg.Go(func() {
-			e := &Entry{Data: sized(size)}
+			e := &durable.Entry{Data: sized(size)}
 			for i := p; i < b.N; i += producers {
 				if err := j.Enqueue(e); err != nil {
 					b.Error(err)

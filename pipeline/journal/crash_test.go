@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/needs"
+	"trafficd/pipeline/lib/durable"
 )
 
 // TestCrashes kills the journal at random moments, by loss of power and by kill -9, with and
@@ -108,10 +109,10 @@ func (w *crashWorld) use(j *Journal) {
 
 // enqueue queues some frames together, so that they share commits, and records the outcome of each.
 func (w *crashWorld) enqueue(j *Journal) {
-	entries := make([]*Entry, 1+w.rng.IntN(6))
+	entries := make([]*durable.Entry, 1+w.rng.IntN(6))
 	for i := range entries {
 		w.ids++
-		e := &Entry{Data: payload(w.ids, 8+w.rng.IntN(3)*w.rng.IntN(3000))}
+		e := &durable.Entry{Data: payload(w.ids, 8+w.rng.IntN(3)*w.rng.IntN(3000))}
 		if err := j.Enqueue(e); err != nil {
 			w.outcomes[w.ids] = outcomeVoided
 			continue
@@ -131,11 +132,11 @@ func (w *crashWorld) note(id, seq uint64, err error) {
 		w.outcomes[id] = outcomeAcknowledged
 		w.places[seq] = id
 		w.highest = max(w.highest, seq)
-	case errors.Is(err, ErrVoided):
+	case errors.Is(err, durable.ErrVoided):
 		w.outcomes[id] = outcomeVoided
 		w.voided++
 	default:
-		require.ErrorIs(w.t, err, ErrUnknown)
+		require.ErrorIs(w.t, err, durable.ErrUnknown)
 		w.outcomes[id] = outcomeUnknown
 		w.unknown++
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 const (
@@ -69,7 +71,7 @@ func (c *Cursor) save(seq uint64, state []byte) error {
 	_, next := c.journal.Bounds()
 	switch {
 	case c.closed:
-		return ErrClosed
+		return durable.ErrClosed
 	case seq < c.seq.Load():
 		return fmt.Errorf("the cursor is at frame %d and cannot move back", c.seq.Load())
 	case seq > next:

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 func TestNewConsumerStartsAtTheOldestFrame(t *testing.T) {
@@ -58,7 +60,7 @@ func TestInvalidSaves(t *testing.T) {
 			require.Equal(t, "s", string(s))
 		}
 		require.NoError(t, j.Close())
-		require.ErrorIs(t, j.Cursor("a").Save(3, nil), ErrClosed)
+		require.ErrorIs(t, j.Cursor("a").Save(3, nil), durable.ErrClosed)
 	}
 	f(1, nil, "cannot move back")
 	f(2, []byte("other"), "")

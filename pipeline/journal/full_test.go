@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 // fullFS is a disk that has no room for a segment while full is set, though a few blocks are left.
@@ -41,11 +43,11 @@ func TestNoSegmentOnAFullDisk(t *testing.T) {
 	j := mustOpen(t, cfg, fullFS{full: &full})
 	add(t, j, sized(int(cfg.SegmentBytes)/2))
 	full = true
-	e := &Entry{Data: sized(int(cfg.SegmentBytes) * 3 / 4)}
+	e := &durable.Entry{Data: sized(int(cfg.SegmentBytes) * 3 / 4)}
 	require.NoError(t, j.Enqueue(e))
-	require.ErrorIs(t, e.Wait(), ErrVoided)
-	require.ErrorIs(t, j.Ready(), ErrFailed)
-	require.ErrorIs(t, j.Ready(), unix.ENOSPC)
+	require.ErrorIs(t, e.Wait(), durable.ErrVoided)
+	require.ErrorIs(t, j.Ready(""), ErrFailed)
+	require.ErrorIs(t, j.Ready(""), unix.ENOSPC)
 	require.ErrorIs(t, j.Close(), unix.ENOSPC)
 	left, err := filepath.Glob(filepath.Join(cfg.Dir, "*"+tempSuffix))
 	require.NoError(t, err)

@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 // Inspection is the result of Inspect and Verify.
 type Inspection struct {
-	Segments []SegmentInfo // sorted by name
-	Cursors  []CursorInfo  // sorted by name
+	Segments []SegmentInfo        // sorted by name
+	Cursors  []durable.CursorInfo // sorted by name
 }
 
 // SegmentInfo describes a segment file. If Err is not nil, First, Last and Frames describe the
@@ -24,23 +26,6 @@ type SegmentInfo struct {
 	Bytes       int64 // size of the file
 	TornBytes   int64 // bytes after the newest segment's last valid frame: torn, or left from an earlier use of the file; Open truncates them
 	Err         error
-}
-
-// CursorInfo describes a cursor file. Err is not nil if the file could not be read.
-type CursorInfo struct {
-	Name       string
-	Seq        uint64 // first frame that the consumer still needs
-	Generation uint64 // number of saves
-	State      []byte
-	Err        error
-}
-
-// Frame is a frame in a segment file.
-type Frame struct {
-	Seq     uint64
-	Segment string // name of the file
-	Offset  int64  // end of the previous frame
-	Data    []byte // valid until Frames yields the next one
 }
 
 // Err returns the joined errors of all segments and cursors, or nil if there are none.
@@ -69,11 +54,11 @@ func Verify(dir string, opts ...Option) (*Inspection, error) {
 
 // Frames yields the frames of a directory that no daemon has open, from frame seq on, after
 // verifying their checksums. It stops after the last valid frame or the first error.
-func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
-	return func(yield func(Frame, error) bool) {
+func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[durable.Frame, error] {
+	return func(yield func(durable.Frame, error) bool) {
 		segments, err := openSegments(newJournal(Config{}, opts).fs, dir, os.O_RDONLY)
 		if err != nil {
-			yield(Frame{}, err)
+			yield(durable.Frame{}, err)
 			return
 		}
 		defer closeSegments(segments)
@@ -86,7 +71,7 @@ func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
 			}
 			w.reset(s.file, s.path, s.segmentHeader, s.end)
 			for newest || w.seq < segments[i+1].first {
-				frame := Frame{Seq: w.seq, Segment: filepath.Base(s.path), Offset: w.off}
+				frame := durable.Frame{Seq: w.seq, Segment: filepath.Base(s.path), Offset: w.off}
 				if frame.Seq < seq {
 					err = w.skip()
 				} else {
@@ -99,7 +84,7 @@ func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
 					}
 				}
 				if err != nil {
-					yield(Frame{}, err)
+					yield(durable.Frame{}, err)
 					return
 				}
 				if frame.Seq >= seq && !yield(frame, nil) {
@@ -167,8 +152,8 @@ func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) 
 	return end
 }
 
-func readCursor(fs FS, dir, name string) CursorInfo {
-	info := CursorInfo{Name: name}
+func readCursor(fs FS, dir, name string) durable.CursorInfo {
+	info := durable.CursorInfo{Name: name}
 	path := filepath.Join(dir, name+cursorSuffix)
 	file, err := fs.Open(path, os.O_RDONLY)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 // inspected is a journal with several segments and a cursor.
@@ -42,7 +44,7 @@ func TestInspect(t *testing.T) {
 			next, count = s.Last+1, count+s.Frames
 		}
 		require.Equal(t, len(frames), count)
-		require.Equal(t, []CursorInfo{
+		require.Equal(t, []durable.CursorInfo{
 			{Name: "archive", Seq: 3, Generation: 2, State: []byte("where")},
 			{Name: "forward", Seq: 1, Generation: 1, State: []byte{}},
 		}, in.Cursors)

@@ -12,31 +12,17 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/metrics"
 )
 
-// Errors that Open, Enqueue, Ready, Wait and the readers return or wrap.
+// Errors that Open, Enqueue, Ready and Wait return or wrap, beside those of package durable.
 var (
-	// ErrFull means that the segments have reached Config.MaxBytes. It lasts until the slowest
-	// cursor moves on.
-	ErrFull = errors.New("the journal is full because a consumer is behind; check its store or raise max_bytes")
 	// ErrDiskLow means that the frame would leave less than Config.MinFreeBytes on the disk.
 	ErrDiskLow = errors.New("the journal's disk is low on space; free some or lower min_free_bytes")
 	// ErrFailed means that a write or a sync failed or the directory is gone, and that no new
 	// segment has been created since. The journal retries once a second.
 	ErrFailed = errors.New("the journal cannot write to its disk")
-	// ErrBusy means that Config.QueueEntries frames or Config.QueueBytes bytes wait for the disk. It
-	// lasts until the next commit.
-	ErrBusy = errors.New("the journal's queue is full because the disk is slower than the clients")
-	// ErrTooLarge means that the payload exceeds Config.MaxFrameBytes.
-	ErrTooLarge = errors.New("the frame exceeds max_frame_bytes")
-	// ErrClosed means that Close was called.
-	ErrClosed = errors.New("the journal is closed")
-	// ErrVoided means that the frame is not in the journal and will not be after a restart.
-	ErrVoided = errors.New("the frame could not be made durable and was voided")
-	// ErrUnknown means that neither writing the frame nor removing it succeeded. It may or may not
-	// be in the journal after a restart.
-	ErrUnknown = errors.New("the frame could be neither made durable nor voided")
 	// ErrLocked means that another process has the directory open. The error of Open names the
 	// directory and the process.
 	ErrLocked = errors.New("the directory is locked")
@@ -51,7 +37,7 @@ type Journal struct {
 	lock    io.Closer
 	cursors map[string]*Cursor // fixed after Open
 
-	committed func(start time.Time, entries []*Entry, err error) // see WithCommitHook
+	committed func(start time.Time, entries []*durable.Entry, err error) // see WithCommitHook
 
 	mu       sync.Mutex
 	segments []*segment // ascending; never empty after Open; the last one is written to
@@ -94,7 +80,7 @@ func WithLogger(log zerolog.Logger) Option { return func(j *Journal) { j.log = l
 // WithCommitHook sets a function that the writer calls after each commit, before the entries are
 // settled. start is the time at which the commit began. The hook must not keep the entries. Wait
 // returns only after the hook has returned.
-func WithCommitHook(hook func(start time.Time, entries []*Entry, err error)) Option {
+func WithCommitHook(hook func(start time.Time, entries []*durable.Entry, err error)) Option {
 	return func(j *Journal) { j.committed = hook }
 }
 
@@ -148,18 +134,18 @@ func (j *Journal) Close() error {
 	return j.closeErr
 }
 
-// Ready returns the error that Enqueue would return now, with details for operators: ErrFailed
+// Ready returns the error that Enqueue would return now, for any product instance, with details for operators: ErrFailed
 // (with the cause), ErrFull and ErrDiskLow (with the directory and its sizes), ErrClosed or nil. It
 // does not return ErrBusy, which lasts only until the next commit.
-func (j *Journal) Ready() error {
+func (j *Journal) Ready(string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	err := j.readyFor(max(j.rejected, roomFor(0)))
 	switch err {
 	case ErrFailed:
 		return fmt.Errorf("%w: %w", err, j.failure)
-	case ErrFull:
-		return fmt.Errorf("%w: the segments in %s have %d bytes, max_bytes is %d", err, j.cfg.Dir, j.bytes, j.cfg.MaxBytes)
+	case durable.ErrFull:
+		return fmt.Errorf("%w: the segments in %s have %d bytes, max_bytes is %d; raise it to outlast longer outages", err, j.cfg.Dir, j.bytes, j.cfg.MaxBytes)
 	case ErrDiskLow:
 		return lowError(j.cfg.Dir, j.free, j.cfg)
 	}
@@ -171,11 +157,11 @@ func (j *Journal) Ready() error {
 func (j *Journal) readyFor(room int64) error {
 	switch {
 	case j.closed:
-		return ErrClosed
+		return durable.ErrClosed
 	case j.failure != nil:
 		return ErrFailed
 	case j.bytes+j.queue.room+room > j.cfg.MaxBytes:
-		return ErrFull
+		return durable.ErrFull
 	case j.low(room):
 		return ErrDiskLow
 	}
@@ -331,7 +317,7 @@ func newJournal(cfg Config, opts []Option) *Journal {
 	j := &Journal{
 		cfg: cfg, fs: osFS{}, log: zerolog.Nop(), cursors: map[string]*Cursor{}, name: "measurements",
 		free:      math.MaxInt64, // until it is measured
-		committed: func(time.Time, []*Entry, error) {},
+		committed: func(time.Time, []*durable.Entry, error) {},
 		wake:      make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, o := range opts {

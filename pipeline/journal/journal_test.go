@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 func TestMain(m *testing.M) {
@@ -36,7 +38,7 @@ func mustOpen(t testing.TB, cfg Config, fs FS, consumers ...string) *Journal {
 // add makes one frame durable.
 func add(t testing.TB, j *Journal, data []byte) uint64 {
 	t.Helper()
-	e := &Entry{Data: data}
+	e := &durable.Entry{Data: data}
 	require.NoError(t, j.Enqueue(e))
 	require.NoError(t, e.Wait())
 	return e.Seq
@@ -56,12 +58,12 @@ func addTogether(t testing.TB, j *Journal, fs *memFS, data ...[]byte) {
 	began, open := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	fs.setGate(func(string) { once.Do(func() { close(began); <-open }) })
-	first := &Entry{Data: []byte("holds up the writer")}
+	first := &durable.Entry{Data: []byte("holds up the writer")}
 	require.NoError(t, j.Enqueue(first))
 	<-began // the next commit takes all that is enqueued while this one syncs
-	var entries []*Entry
+	var entries []*durable.Entry
 	for _, d := range data {
-		e := &Entry{Data: d}
+		e := &durable.Entry{Data: d}
 		require.NoError(t, j.Enqueue(e))
 		entries = append(entries, e)
 	}
@@ -141,20 +143,20 @@ func TestFullUntilCursorsAdvance(t *testing.T) {
 	j := mustOpen(t, cfg, fs, "a", "b")
 	var err error
 	for err == nil {
-		e := &Entry{Data: sized(5000)}
+		e := &durable.Entry{Data: sized(5000)}
 		if err = j.Enqueue(e); err == nil {
 			require.NoError(t, e.Wait())
 		}
 	}
-	require.ErrorIs(t, err, ErrFull)
-	require.ErrorIs(t, j.Ready(), ErrFull, "Ready agrees with Enqueue")
+	require.ErrorIs(t, err, durable.ErrFull)
+	require.ErrorIs(t, j.Ready(""), durable.ErrFull, "Ready agrees with Enqueue")
 	require.LessOrEqual(t, segmentBytes(t, fs), cfg.MaxBytes)
 
 	_, next := j.Bounds()
 	require.NoError(t, j.Cursor("a").Save(next, nil))
-	require.ErrorIs(t, j.Ready(), ErrFull, "b still needs everything")
+	require.ErrorIs(t, j.Ready(""), durable.ErrFull, "b still needs everything")
 	require.NoError(t, j.Cursor("b").Save(next, nil))
-	require.NoError(t, j.Ready())
+	require.NoError(t, j.Ready(""))
 	require.Equal(t, next, add(t, j, sized(12<<10)), "the largest frame fits when all is delivered")
 	require.NoError(t, j.Close())
 }
@@ -172,11 +174,11 @@ func TestDiskLow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := newMemFS(1)
 		j := mustOpen(t, testConfig(), fs)
-		require.NoError(t, j.Ready())
+		require.NoError(t, j.Ready(""))
 		fs.setFree(testConfig().MinFreeBytes + roomFor(0) - 1)
 		time.Sleep(2 * maintenanceInterval)
-		require.ErrorIs(t, j.Ready(), ErrDiskLow)
-		require.ErrorIs(t, j.Enqueue(&Entry{}), ErrDiskLow)
+		require.ErrorIs(t, j.Ready(""), ErrDiskLow)
+		require.ErrorIs(t, j.Enqueue(&durable.Entry{}), ErrDiskLow)
 		fs.setFree(testConfig().MinFreeBytes + roomFor(0))
 		time.Sleep(2 * maintenanceInterval)
 		require.EqualValues(t, 1, add(t, j, nil))
@@ -193,9 +195,9 @@ func TestDiskLowBeforeItIsFull(t *testing.T) {
 		cfg := testConfig()
 		cfg.MinFreeBytes = 64 << 10
 		j := mustOpen(t, cfg, fs)
-		var queued []*Entry
+		var queued []*durable.Entry
 		for {
-			e := &Entry{Data: sized(3000)}
+			e := &durable.Entry{Data: sized(3000)}
 			if err := j.Enqueue(e); err != nil {
 				require.ErrorIs(t, err, ErrDiskLow)
 				break
@@ -231,7 +233,7 @@ func TestDiskLowFreesSpares(t *testing.T) {
 		fs.mu.Unlock()
 		require.Equal(t, cfg.MinFreeBytes, fs.available())
 		time.Sleep(2 * maintenanceInterval)
-		require.NoError(t, j.Ready(), "the spares have freed enough")
+		require.NoError(t, j.Ready(""), "the spares have freed enough")
 		requireNoTempFiles(t, fs)
 		add(t, j, sized(4000))
 		require.NoError(t, j.Close())
@@ -249,8 +251,8 @@ func TestLostDirectory(t *testing.T) {
 		require.NoError(t, os.Rename(cfg.Dir, cfg.Dir+".hidden"))
 		for range 2 {
 			time.Sleep(2 * maintenanceInterval)
-			require.ErrorIs(t, j.Enqueue(&Entry{Data: []byte("lost")}), ErrFailed)
-			require.ErrorContains(t, j.Ready(), "deleted or hidden by a mount")
+			require.ErrorIs(t, j.Enqueue(&durable.Entry{Data: []byte("lost")}), ErrFailed)
+			require.ErrorContains(t, j.Ready(""), "deleted or hidden by a mount")
 			require.NoError(t, os.MkdirAll(cfg.Dir, 0o700)) // heal must not use it
 		}
 		require.Equal(t, [][]byte{[]byte("one")}, readAll(t, j))
@@ -274,10 +276,10 @@ func TestFailedCommitIsVoided(t *testing.T) {
 		j := mustOpen(t, testConfig(), fs)
 		add(t, j, []byte("one"))
 		fs.failOnce(failing)
-		e := &Entry{Data: []byte("never")}
+		e := &durable.Entry{Data: []byte("never")}
 		require.NoError(t, j.Enqueue(e))
-		require.ErrorIs(t, e.Wait(), ErrVoided)
-		require.Eventually(t, func() bool { return j.Ready() == nil }, time.Minute, time.Millisecond)
+		require.ErrorIs(t, e.Wait(), durable.ErrVoided)
+		require.Eventually(t, func() bool { return j.Ready("") == nil }, time.Minute, time.Millisecond)
 
 		require.EqualValues(t, 2, add(t, j, []byte("two")), "the seq of a voided frame is reused")
 		require.Equal(t, [][]byte{[]byte("one"), []byte("two")}, readAll(t, j))
@@ -301,22 +303,22 @@ func TestUnknownUntilTheDiskRecovers(t *testing.T) {
 		var once sync.Once
 		fs.setGate(func(string) { once.Do(func() { close(began); <-open }) })
 
-		written, waiting := &Entry{Data: []byte("written")}, &Entry{Data: []byte("not written")}
+		written, waiting := &durable.Entry{Data: []byte("written")}, &durable.Entry{Data: []byte("not written")}
 		require.NoError(t, j.Enqueue(written))
 		<-began
 		require.NoError(t, j.Enqueue(waiting))
 		close(open)
-		require.ErrorIs(t, written.Wait(), ErrUnknown)
-		require.ErrorIs(t, waiting.Wait(), ErrVoided, "it was not written")
+		require.ErrorIs(t, written.Wait(), durable.ErrUnknown)
+		require.ErrorIs(t, waiting.Wait(), durable.ErrVoided, "it was not written")
 		synctest.Wait()
-		require.ErrorIs(t, j.Enqueue(&Entry{}), ErrFailed)
-		require.ErrorIs(t, j.Ready(), ErrFailed)
-		require.ErrorContains(t, j.Ready(), errFaulty.Error(), "Ready names the cause")
+		require.ErrorIs(t, j.Enqueue(&durable.Entry{}), ErrFailed)
+		require.ErrorIs(t, j.Ready(""), ErrFailed)
+		require.ErrorContains(t, j.Ready(""), errFaulty.Error(), "Ready names the cause")
 		require.Equal(t, [][]byte{[]byte("one")}, readAll(t, j), "durable frames can still be read")
 
 		fs.setFault(nil)
 		time.Sleep(2 * maintenanceInterval)
-		require.NoError(t, j.Ready())
+		require.NoError(t, j.Ready(""))
 		add(t, j, []byte("two"))
 		require.Equal(t, [][]byte{[]byte("one"), []byte("two")}, readAll(t, j))
 		require.NoError(t, j.Close())
@@ -327,9 +329,9 @@ func TestCloseReturnsTheFailure(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs)
 	fs.setFault(func(op, _ string) bool { return op == "sync" || op == "syncdir" })
-	e := &Entry{Data: []byte("lost")}
+	e := &durable.Entry{Data: []byte("lost")}
 	require.NoError(t, j.Enqueue(e))
-	require.ErrorIs(t, e.Wait(), ErrUnknown)
+	require.ErrorIs(t, e.Wait(), durable.ErrUnknown)
 	require.ErrorIs(t, j.Close(), errFaulty)
 }
 
@@ -338,18 +340,18 @@ func TestEnqueueErrors(t *testing.T) {
 	cfg.QueueEntries = 3
 	fs := newMemFS(1)
 	j := mustOpen(t, cfg, fs)
-	require.ErrorIs(t, j.Enqueue(&Entry{Data: sized(cfg.MaxFrameBytes + 1)}), ErrTooLarge)
+	require.ErrorIs(t, j.Enqueue(&durable.Entry{Data: sized(cfg.MaxFrameBytes + 1)}), durable.ErrTooLarge)
 
 	open := make(chan struct{})
 	fs.setGate(func(string) { <-open }) // the disk hangs; Enqueue must not
-	var entries []*Entry
+	var entries []*durable.Entry
 	for range cfg.QueueEntries {
-		e := &Entry{Data: []byte("waits")}
+		e := &durable.Entry{Data: []byte("waits")}
 		require.NoError(t, j.Enqueue(e))
 		entries = append(entries, e)
 	}
-	require.ErrorIs(t, j.Enqueue(&Entry{}), ErrBusy, "what is being written counts too: its memory is not free")
-	require.NoError(t, j.Ready(), "a full queue is temporary")
+	require.ErrorIs(t, j.Enqueue(&durable.Entry{}), durable.ErrBusy, "what is being written counts too: its memory is not free")
+	require.NoError(t, j.Ready(""), "a full queue is temporary")
 	close(open)
 	for i, e := range entries {
 		require.NoError(t, e.Wait())
@@ -357,8 +359,8 @@ func TestEnqueueErrors(t *testing.T) {
 	}
 	require.NoError(t, j.Close())
 	require.NoError(t, j.Close())
-	require.ErrorIs(t, j.Enqueue(&Entry{}), ErrClosed)
-	require.ErrorIs(t, j.Ready(), ErrClosed)
+	require.ErrorIs(t, j.Enqueue(&durable.Entry{}), durable.ErrClosed)
+	require.ErrorIs(t, j.Ready(""), durable.ErrClosed)
 }
 
 func TestQueueBytes(t *testing.T) {
@@ -368,9 +370,9 @@ func TestQueueBytes(t *testing.T) {
 	j := mustOpen(t, cfg, fs)
 	open := make(chan struct{})
 	fs.setGate(func(string) { <-open })
-	e := &Entry{Data: sized(cfg.MaxFrameBytes)}
+	e := &durable.Entry{Data: sized(cfg.MaxFrameBytes)}
 	require.NoError(t, j.Enqueue(e))
-	require.ErrorIs(t, j.Enqueue(&Entry{Data: sized(1)}), ErrBusy)
+	require.ErrorIs(t, j.Enqueue(&durable.Entry{Data: sized(1)}), durable.ErrBusy)
 	close(open)
 	require.NoError(t, e.Wait())
 	require.EqualValues(t, 2, add(t, j, sized(1)))
@@ -380,7 +382,7 @@ func TestQueueBytes(t *testing.T) {
 func TestCloseWritesTheQueue(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs)
-	entries := make([]Entry, 50)
+	entries := make([]durable.Entry, 50)
 	for i := range entries {
 		entries[i].Data = payload(uint64(i), 2000)
 		require.NoError(t, j.Enqueue(&entries[i]))
@@ -403,9 +405,9 @@ func TestLastIsKept(t *testing.T) {
 	newest := add(t, j, []byte("newest"))
 	// A failure begins an empty segment: all frames are in older ones now.
 	fs.failOnce("sync")
-	e := &Entry{Data: []byte("never")}
+	e := &durable.Entry{Data: []byte("never")}
 	require.NoError(t, j.Enqueue(e))
-	require.ErrorIs(t, e.Wait(), ErrVoided)
+	require.ErrorIs(t, e.Wait(), durable.ErrVoided)
 	require.NoError(t, j.Cursor("a").Save(newest+1, nil))
 	for range 2 {
 		seq, frame, err := j.Last()
@@ -429,7 +431,7 @@ func TestManyProducersAndReaders(t *testing.T) {
 	var wg sync.WaitGroup
 	for p := range producers {
 		wg.Go(func() {
-			var e Entry
+			var e durable.Entry
 			for i := range each {
 				e.Data = append(e.Data[:0], payload(uint64(p*each+i), 8+i*20)...)
 				if err := j.Enqueue(&e); err != nil {
@@ -579,9 +581,9 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, second.Close())
 
 	fs.failOnce("sync")
-	e := &Entry{}
+	e := &durable.Entry{}
 	require.NoError(t, j.Enqueue(e))
-	require.ErrorIs(t, e.Wait(), ErrVoided)
+	require.ErrorIs(t, e.Wait(), durable.ErrVoided)
 	require.EqualValues(t, 1, testutil.ToFloat64(n.voided)-voided)
 	require.EqualValues(t, 1, testutil.ToFloat64(n.commitErrors)-failed)
 	require.NoError(t, j.Close())

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 // killedChildDir is the environment variable that makes the test binary run killedChild in the
@@ -70,7 +72,7 @@ func killedChild(dir string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	var entries [3]Entry
+	var entries [3]durable.Entry
 	for range 700 {
 		for i := range entries {
 			_, next := j.Bounds()

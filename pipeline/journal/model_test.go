@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 // TestModel applies random operations to a journal and to a slice, and compares them.
@@ -62,7 +64,7 @@ func (m *model) step() {
 }
 
 func (m *model) append() {
-	entries := make([]Entry, 1+m.rng.IntN(4))
+	entries := make([]durable.Entry, 1+m.rng.IntN(4))
 	for i := range entries {
 		frame := make([]byte, m.rng.IntN(1+m.rng.IntN(testConfig().MaxFrameBytes)))
 		for k := range frame {

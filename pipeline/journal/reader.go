@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sort"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 // Reader reads durable frames in order. It is not safe for concurrent use and need not be closed.
@@ -67,7 +69,7 @@ func (j *Journal) locate(r *Reader) (*segment, int64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
-		return nil, 0, ErrClosed
+		return nil, 0, durable.ErrClosed
 	}
 	r.seq = max(r.seq, j.segments[0].first)
 	if r.seq > j.durable {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/lib/durable"
 )
 
 func TestReaderStartsAnywhere(t *testing.T) {
@@ -69,7 +71,7 @@ func TestReaderWaits(t *testing.T) {
 
 		closed := next(t.Context(), j.Reader(3))
 		require.NoError(t, j.Close())
-		require.ErrorIs(t, (<-closed).err, ErrClosed)
+		require.ErrorIs(t, (<-closed).err, durable.ErrClosed)
 	})
 }
 
@@ -80,7 +82,7 @@ func TestReaderSeesOnlyDurableFrames(t *testing.T) {
 	began, open := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	fs.setGate(func(string) { once.Do(func() { close(began); <-open }) })
-	e := &Entry{Data: []byte("written, not synced")}
+	e := &durable.Entry{Data: []byte("written, not synced")}
 	require.NoError(t, j.Enqueue(e))
 	<-began
 	_, _, ok, err := r.TryNext(nil)
@@ -96,17 +98,20 @@ func TestReaderSeesOnlyDurableFrames(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestAcknowledgedFrameIsReadable checks that readers see a frame before its Wait returns. The
-// unbuffered channel blocks the writer in Settle.
+// TestAcknowledgedFrameIsReadable checks that readers see a frame before its Wait returns. An
+// outcome that was not waited for blocks the writer in Settle.
 func TestAcknowledgedFrameIsReadable(t *testing.T) {
 	j := mustOpen(t, testConfig(), newMemFS(1))
-	e := &Entry{Data: []byte("frame"), outcome: make(chan error)}
+	e := &durable.Entry{Data: []byte("frame")}
+	e.Open()
+	e.Settle(nil)
 	require.NoError(t, j.Enqueue(e))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, frame, err := j.Reader(0).Next(ctx, nil)
 	require.NoError(t, err)
 	require.Equal(t, "frame", string(frame))
+	require.NoError(t, e.Wait())
 	require.NoError(t, e.Wait())
 	require.NoError(t, j.Close())
 }

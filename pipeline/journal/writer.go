@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/metrics"
 )
 
@@ -70,7 +71,7 @@ func (j *Journal) flush() {
 
 // write makes a batch of entries durable, with one sync for each segment that it writes to, and
 // settles them.
-func (j *Journal) write(batch []*Entry) {
+func (j *Journal) write(batch []*durable.Entry) {
 	w := &j.writer
 	for len(batch) > 0 && j.failure == nil {
 		n := w.fit(batch, j.cfg.SegmentBytes)
@@ -108,21 +109,21 @@ func (j *Journal) write(batch []*Entry) {
 			if truncateErr := w.truncate(); truncateErr != nil {
 				j.counters.voidErrors.Inc()
 				j.log.Error().Err(truncateErr).Int("frames", n).Msg("cannot void frames; they may exist after a restart")
-				err = ErrUnknown
+				err = durable.ErrUnknown
 			} else {
 				j.counters.voided.Add(float64(n))
-				err = ErrVoided
+				err = durable.ErrVoided
 			}
 		}
 		j.settle(batch[:n], err)
 		batch = batch[n:]
 	}
 	j.counters.voided.Add(float64(len(batch)))
-	j.settle(batch, ErrVoided)
+	j.settle(batch, durable.ErrVoided)
 }
 
 // fit returns the number of entries that fit into the active segment: at least one if it is empty.
-func (w *writer) fit(batch []*Entry, limit int64) int {
+func (w *writer) fit(batch []*durable.Entry, limit int64) int {
 	end := w.active.end
 	for i, e := range batch {
 		end = alignUp(end, frameAlign) + frameHeaderBytes + int64(len(e.Data))
@@ -135,7 +136,7 @@ func (w *writer) fit(batch []*Entry, limit int64) int {
 
 // commit writes the entries at the end of the active segment and syncs it. It returns the new end.
 // The caller updates the segment and settles the entries.
-func (w *writer) commit(batch []*Entry) (end int64, err error) {
+func (w *writer) commit(batch []*durable.Entry) (end int64, err error) {
 	s := w.active
 	w.dirty = true
 	w.file = *io.NewOffsetWriter(s.file, s.end)
@@ -280,53 +281,25 @@ func (j *Journal) updateFree() {
 
 var zeros [blockBytes]byte
 
-// Entry is a frame to write. It can be reused after Wait returns, without further allocations.
-type Entry struct {
-	// Data is the payload. It must not be changed from a successful Enqueue until Wait returns.
-	Data []byte
-	// Seq is the frame's number in the journal, which Enqueue sets. Numbers are contiguous from 1.
-	// Seq is valid only if Wait returns nil; the seqs of voided frames are reused.
-	Seq uint64
-	// Rows is the number of rows in the frame, for Journal.Rows.
-	Rows int
-
-	outcome chan error // capacity 1, so that the writer never waits for the caller of Wait
-}
-
-// Wait returns the outcome of the entry. It must be called exactly once after each successful
-// Enqueue. If it returns nil, the frame is durable. See ErrVoided and ErrUnknown for failures.
-func (e *Entry) Wait() error { return <-e.outcome }
-
-// Open prepares e for Wait. An implementation of Enqueue must call Open, and later Settle exactly
-// once.
-func (e *Entry) Open() {
-	if e.outcome == nil {
-		e.outcome = make(chan error, 1)
-	}
-}
-
-// Settle makes Wait return err.
-func (e *Entry) Settle(err error) { e.outcome <- err }
-
 // Enqueue queues e for the next commit, without waiting for the disk. Frames are written in the
 // order of the calls. After an error (ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or
 // ErrClosed), Wait must not be called.
-func (j *Journal) Enqueue(e *Entry) error {
+func (j *Journal) Enqueue(e *durable.Entry) error {
 	if len(e.Data) > j.cfg.MaxFrameBytes {
-		return ErrTooLarge
+		return durable.ErrTooLarge
 	}
 	e.Open()
 	room := roomFor(len(e.Data))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.readyFor(room); err != nil {
-		if err == ErrFull {
+		if err == durable.ErrFull {
 			j.rejected = room // so that Ready returns ErrFull too
 		}
 		return err
 	}
 	if j.queue.depth >= j.cfg.QueueEntries || j.queue.bytes+int64(len(e.Data)) > j.cfg.QueueBytes {
-		return ErrBusy
+		return durable.ErrBusy
 	}
 	e.Seq = j.next
 	j.next++
@@ -342,22 +315,22 @@ func (j *Journal) Enqueue(e *Entry) error {
 // queue holds the entries that wait for the writer, and counts all unsettled entries. It is guarded
 // by Journal.mu.
 type queue struct {
-	waiting []*Entry
-	spare   []*Entry // the slice that the writer used last
+	waiting []*durable.Entry
+	spare   []*durable.Entry // the slice that the writer used last
 
 	depth int   // number of unsettled entries
 	bytes int64 // size of their payloads
 	room  int64 // upper bound of the bytes that they add to the directory
 }
 
-func (q *queue) count(sign int, e *Entry) {
+func (q *queue) count(sign int, e *durable.Entry) {
 	q.depth += sign
 	q.bytes += int64(sign) * int64(len(e.Data))
 	q.room += int64(sign) * roomFor(len(e.Data))
 }
 
 // settle makes Wait return err for each entry. The entries then belong to their callers again.
-func (j *Journal) settle(batch []*Entry, err error) {
+func (j *Journal) settle(batch []*durable.Entry, err error) {
 	j.mu.Lock()
 	for _, e := range batch {
 		j.queue.count(-1, e)

@@ -14,6 +14,7 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 )
 
 // BenchmarkAppend makes frames of 14,000 rows durable, one after the other: in the journal on disk,
@@ -21,14 +22,14 @@ import (
 func BenchmarkAppend(b *testing.B) {
 	rows := benchRows(14_000)
 	run := func(b *testing.B, j pipeline.Journal) {
-		require.Eventually(b, func() bool { return j.Ready() == nil }, time.Minute, 10*time.Millisecond)
+		require.Eventually(b, func() bool { return j.Ready("") == nil }, time.Minute, 10*time.Millisecond)
 		var took []time.Duration
 		cpu := func() time.Duration {
 			var u unix.Rusage
 			require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
 			return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 		}
-		e := &journal.Entry{Data: batch.AppendFrame(nil, rows, nil), Rows: rows.Rows()}
+		e := &durable.Entry{Data: batch.AppendFrame(nil, rows, nil), Rows: rows.Rows()}
 		b.SetBytes(int64(len(e.Data)))
 		start := cpu()
 		for b.Loop() {
@@ -78,15 +79,15 @@ func BenchmarkTakeover(b *testing.B) {
 		b.Run(fmt.Sprint(rows, " rows"), func(b *testing.B) {
 			k := stores.StartKafka(b, stores.Broker("apache"))
 			l := openLog(b, k.Brokers, "bench")
-			require.Eventually(b, func() bool { return l.Ready() == nil }, time.Minute, 10*time.Millisecond)
+			require.Eventually(b, func() bool { return l.Ready("") == nil }, time.Minute, 10*time.Millisecond)
 			frames, size := benchRows(rows), 0
 			step := time.Second * time.Duration(rows) / rate
 			at := time.Now().Add(-window)
 			n := int(window / step)
-			var waiting []*journal.Entry
+			var waiting []*durable.Entry
 			for i := range n {
 				frames.ID, frames.ReceivedAt = batch.DerivedID("", "", uint64(i)), at.Add(time.Duration(i)*step).UnixNano()
-				e := &journal.Entry{Data: batch.AppendFrame(nil, frames, nil)}
+				e := &durable.Entry{Data: batch.AppendFrame(nil, frames, nil)}
 				size += len(e.Data)
 				for l.Enqueue(e) != nil {
 					require.NoError(b, waiting[0].Wait())

@@ -18,11 +18,11 @@
 //
 // A failed request is retried until ProduceTimeout has passed since its oldest frame was queued.
 // Retries may store a frame several times; readers drop the duplicates by their Batch-Id, so no
-// idempotent producer is needed. If all attempts fail, the frames settle with journal.ErrVoided
-// (the client gets 503) or, if an attempt may have stored them, with journal.ErrUnknown (the client
+// idempotent producer is needed. If all attempts fail, the frames settle with durable.ErrVoided
+// (the client gets 503) or, if an attempt may have stored them, with durable.ErrUnknown (the client
 // gets no response and retries with its Idempotency-Key). Nothing is sent after ProduceTimeout, so
 // a replica that resumes after a pause does not add old frames. A frame that exceeds
-// max.message.bytes settles with journal.ErrTooLarge at once: other frames of its partition must
+// max.message.bytes settles with durable.ErrTooLarge at once: other frames of its partition must
 // not wait for it.
 //
 // # Reading: a function of the log
@@ -75,7 +75,7 @@
 //   - If brokers forget a producer while its block is in doubt, and the former and the next owner
 //     look the block up at the same moment, both may send it.
 //   - The topic's retention deletes frames whether or not they are delivered. The batches of
-//     a partition are rejected (journal.ErrFull) while a group is behind in it by more than four
+//     a partition are rejected (durable.ErrFull) while a group is behind in it by more than four
 //     fifths of the retention. The last
 //     fifth keeps the Batch-Ids of the idempotency window before the oldest undelivered frame.
 package kafkalog

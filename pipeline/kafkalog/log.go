@@ -13,8 +13,8 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
 	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/durable"
 )
 
 // ErrUnavailable means that the brokers cannot store frames, or that the topic is not suitable. It
@@ -58,7 +58,7 @@ type deleted struct {
 
 // Open returns a log and starts its writers, which Close stops. It does not wait for the brokers:
 // Ready and Enqueue fail until the topic has passed its check. While one of the consumers is too
-// far behind in a partition, they fail with journal.ErrFull for that partition. cfg must be valid.
+// far behind in a partition, they fail with durable.ErrFull for that partition. cfg must be valid.
 // window is the idempotency window, within which repeated rows of a batch are dropped.
 func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
 	l, err := newLog(cfg, consumers, window, log)
@@ -125,22 +125,18 @@ func (l *Log) Close(ctx context.Context) error {
 	return nil
 }
 
-// ReadyFor returns an error if Enqueue would fail now for a frame of the product instance.
-func (l *Log) ReadyFor(productInstance string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.writerFor(productInstance).ready()
-}
-
 func (l *Log) writerFor(productInstance string) *writer {
 	return l.writers[dial.PartitionOf([]byte(productInstance), len(l.writers))]
 }
 
-// Ready implements pipeline.Journal. It returns an error if no partition can be written.
-func (l *Log) Ready() error {
+// Ready implements pipeline.Journal. Without a product instance, it returns an error only if no
+// partition can be written.
+func (l *Log) Ready(productInstance string) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var err error
+	if productInstance != "" {
+		return l.writerFor(productInstance).ready()
+	}
 	for _, w := range l.writers {
 		if err = w.ready(); err == nil {
 			return nil
@@ -154,7 +150,7 @@ func (w *writer) ready() error {
 	l := w.l
 	switch {
 	case l.closed:
-		return journal.ErrClosed
+		return durable.ErrClosed
 	case l.unusable != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, l.unusable)
 	case w.full != nil:
@@ -166,9 +162,9 @@ func (w *writer) ready() error {
 }
 
 // Enqueue implements pipeline.Journal. It does not set e.Seq.
-func (l *Log) Enqueue(e *journal.Entry) error {
+func (l *Log) Enqueue(e *durable.Entry) error {
 	if len(e.Data) > l.cfg.MaxFrameBytes {
-		return journal.ErrTooLarge
+		return durable.ErrTooLarge
 	}
 	h, err := batch.FrameHeader(e.Data)
 	if err != nil {
@@ -181,7 +177,7 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 		return err
 	}
 	if l.bytes+int64(len(e.Data)) > l.cfg.QueueBytes {
-		return journal.ErrBusy
+		return durable.ErrBusy
 	}
 	e.Open()
 	l.bytes += int64(len(e.Data))
@@ -384,7 +380,7 @@ func (l *Log) checkLag(ctx context.Context) {
 	}
 }
 
-// findLagging returns an error that wraps journal.ErrFull for each partition of which a consumer
+// findLagging returns an error that wraps durable.ErrFull for each partition of which a consumer
 // has not read all frames written before limit, and nil for the others.
 func (l *Log) findLagging(ctx context.Context, limit time.Time) (full []error, err error) {
 	committed := map[string][]kafka.OffsetFetchPartition{}
@@ -409,7 +405,7 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full []error, e
 		for c, partitions := range committed {
 			if max(partitions[p].CommittedOffset, first) < end {
 				full[p] = fmt.Errorf("%w: %s has not read all frames of partition %d of topic %q before %s; four fifths of retention.ms have passed",
-					journal.ErrFull, c, p, l.cfg.Topic, limit.UTC().Format(time.RFC3339))
+					durable.ErrFull, c, p, l.cfg.Topic, limit.UTC().Format(time.RFC3339))
 			}
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/durable"
 )
 
 const window = time.Hour
@@ -60,8 +61,8 @@ func parse(t *testing.T, data []byte) readFrame {
 func appendTo(t *testing.T, j pipeline.Journal, frames ...[]byte) {
 	t.Helper()
 	for _, f := range frames {
-		e := &journal.Entry{Data: f}
-		require.Eventually(t, func() bool { return j.Enqueue(e) == nil }, time.Minute, 10*time.Millisecond, "%v", j.Ready())
+		e := &durable.Entry{Data: f}
+		require.Eventually(t, func() bool { return j.Enqueue(e) == nil }, time.Minute, 10*time.Millisecond, "%v", j.Ready(""))
 		require.NoError(t, e.Wait())
 	}
 }
@@ -152,9 +153,9 @@ func TestSources(t *testing.T) {
 		require.NoError(t, s.Cursor().Save(2, []byte("state")))
 		require.NoError(t, s.Confirm())
 		leave()
-		require.ErrorIs(t, s.Cursor().Save(3, nil), journal.ErrClosed)
+		require.ErrorIs(t, s.Cursor().Save(3, nil), durable.ErrClosed)
 		_, _, err := s.Reader(2).Next(t.Context(), nil)
-		require.ErrorIs(t, err, journal.ErrClosed)
+		require.ErrorIs(t, err, durable.ErrClosed)
 
 		s, _ = open()
 		at, state := s.Cursor().Load()
@@ -273,7 +274,7 @@ func TestProbesDoNotWait(t *testing.T) {
 	l := openLog(t, c.ListenAddrs(), "probes", func(c *Config) {
 		c.Partitions, c.RequestTimeout, c.ProduceTimeout = 2, 5*time.Minute, 5*time.Minute
 	})
-	require.Eventually(t, func() bool { return l.Ready() == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return l.Ready("") == nil }, time.Minute, 10*time.Millisecond)
 	respond := make(chan struct{})
 	defer close(respond)
 	c.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -288,7 +289,7 @@ func TestProbesDoNotWait(t *testing.T) {
 		w.report(errors.New("no leader"))
 	}
 	l.mu.Unlock()
-	require.Eventually(t, func() bool { return l.Ready() == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return l.Ready("") == nil }, time.Minute, 10*time.Millisecond)
 }
 
 // reopened is a journal that is replaced when its directory is opened again.
@@ -367,9 +368,9 @@ func TestFormerOwner(t *testing.T) {
 
 	former.committed, former.hard = time.Time{}, t.Context() // it was paused for minutes
 	err := former.Confirm()
-	require.ErrorIs(t, err, journal.ErrClosed)
+	require.ErrorIs(t, err, durable.ErrClosed)
 	require.True(t, errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration), "got %v, want a rejection by the coordinator", err)
-	require.ErrorIs(t, former.Save(1, []byte("late")), journal.ErrClosed)
+	require.ErrorIs(t, former.Save(1, []byte("late")), durable.ErrClosed)
 	committed, err := l.committed(t.Context(), "sink")
 	require.NoError(t, err)
 	_, state, err = decodeCursor(committed[0].Metadata)
@@ -464,9 +465,9 @@ func TestLaggingConsumer(t *testing.T) {
 	appendTo(t, l, frame(1, now, 0), frame(2, now, 0))
 	p, _ := own(t, l)
 	require.NoError(t, lagging(begin))
-	require.ErrorIs(t, lagging(later), journal.ErrFull, "nothing was read")
+	require.ErrorIs(t, lagging(later), durable.ErrFull, "nothing was read")
 	require.NoError(t, p.Save(2, nil))
-	require.ErrorIs(t, lagging(later), journal.ErrFull, "the second frame was not read")
+	require.ErrorIs(t, lagging(later), durable.ErrFull, "the second frame was not read")
 	require.NoError(t, p.Save(3, nil))
 	require.NoError(t, lagging(later), "everything was read")
 }
@@ -481,11 +482,11 @@ func TestFullPartition(t *testing.T) {
 	_, err := admin(t, cluster).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "retention.ms", Value: &retention}}, "partly")
 	require.NoError(t, err)
 	l.checkLag(t.Context())
-	require.ErrorIs(t, l.ReadyFor("city"), journal.ErrFull)
+	require.ErrorIs(t, l.Ready("city"), durable.ErrFull)
 	other := dial.PartitionOf([]byte("city"), 2) ^ 1
 	for i := range 100 {
 		if name := fmt.Sprint("city", i); dial.PartitionOf([]byte(name), 2) == other {
-			require.NoError(t, l.ReadyFor(name))
+			require.NoError(t, l.Ready(name))
 			return
 		}
 	}
@@ -511,13 +512,13 @@ func TestRetentionIsReadAgain(t *testing.T) {
 		_, err := admin(t, cluster).AlterTopicConfigs(t.Context(), change, "retention")
 		require.NoError(t, err)
 		l.checkLag(t.Context())
-		require.ErrorIs(t, l.Ready(), want)
+		require.ErrorIs(t, l.Ready(""), want)
 	}
-	f("3600000", journal.ErrFull)
+	f("3600000", durable.ErrFull)
 	f("7200000", nil)
-	f("3600000", journal.ErrFull)
+	f("3600000", durable.ErrFull)
 	f("3153600000000", nil) // a hundred years
-	f("3600000", journal.ErrFull)
+	f("3600000", durable.ErrFull)
 	f("-1", nil)
 }
 
@@ -568,10 +569,10 @@ func TestBrokersAway(t *testing.T) {
 	cluster := stores.StartKfake(t)
 	l := openLog(t, cluster.ListenAddrs(), "away")
 	appendTo(t, l, frame(1, 1, 0))
-	require.NoError(t, l.Ready())
+	require.NoError(t, l.Ready(""))
 	cluster.Close()
-	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrUnavailable) }, time.Minute, 10*time.Millisecond)
-	require.ErrorIs(t, l.Enqueue(&journal.Entry{Data: frame(2, 2, 0)}), ErrUnavailable)
+	require.Eventually(t, func() bool { return errors.Is(l.Ready(""), ErrUnavailable) }, time.Minute, 10*time.Millisecond)
+	require.ErrorIs(t, l.Enqueue(&durable.Entry{Data: frame(2, 2, 0)}), ErrUnavailable)
 
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -597,9 +598,9 @@ func TestUnsentFramesAreVoided(t *testing.T) {
 	appendTo(t, l, frame(1, 1, 0))
 	cluster.Close()
 	l.transport.CloseIdleConnections() // the first attempt could send the frame over one
-	e := &journal.Entry{Data: frame(2, 2, 0)}
+	e := &durable.Entry{Data: frame(2, 2, 0)}
 	soon := time.Now().Add(time.Second - l.cfg.ProduceTimeout)
-	require.Equal(t, journal.ErrVoided, l.writers[0].write([]queued{{Entry: e, since: soon}}))
+	require.Equal(t, durable.ErrVoided, l.writers[0].write([]queued{{Entry: e, since: soon}}))
 }
 
 // TestReadyWhileProduceFails checks that the log is not ready while the leader responds to other
@@ -609,13 +610,13 @@ func TestReadyWhileProduceFails(t *testing.T) {
 	l := openLog(t, cluster.ListenAddrs(), "failing")
 	appendTo(t, l, frame(1, 1, 0))
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
-	e := &journal.Entry{Data: frame(2, 2, 0)}
+	e := &durable.Entry{Data: frame(2, 2, 0)}
 	require.NoError(t, l.Enqueue(e))
-	require.Eventually(t, func() bool { return l.Ready() != nil }, time.Minute, time.Millisecond)
-	require.Never(t, func() bool { return l.Ready() == nil }, 3*watchEvery, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Ready("") != nil }, time.Minute, time.Millisecond)
+	require.Never(t, func() bool { return l.Ready("") == nil }, 3*watchEvery, time.Millisecond)
 	fault.Remove()
 	require.NoError(t, e.Wait())
-	require.NoError(t, l.Ready())
+	require.NoError(t, l.Ready(""))
 }
 
 // TestTooLargeFrame checks that a frame that the topic does not take is rejected at once, and does
@@ -625,12 +626,12 @@ func TestTooLargeFrame(t *testing.T) {
 	l := openLog(t, cluster.ListenAddrs(), "large")
 	appendTo(t, l, frame(1, 1, 0))
 	rejected := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.MessageTooLarge, Count: -1})
-	e := &journal.Entry{Data: frame(2, 2, 0)}
+	e := &durable.Entry{Data: frame(2, 2, 0)}
 	require.NoError(t, l.Enqueue(e))
-	require.ErrorIs(t, e.Wait(), journal.ErrTooLarge)
+	require.ErrorIs(t, e.Wait(), durable.ErrTooLarge)
 	require.Equal(t, 1, rejected.Hits())
 	rejected.Remove()
-	require.NoError(t, l.Ready())
+	require.NoError(t, l.Ready(""))
 	appendTo(t, l, frame(3, 3, 0))
 }
 
@@ -659,15 +660,15 @@ func TestUnreadableTopicConfig(t *testing.T) {
 	require.ErrorContains(t, cfg.Check(t.Context(), []string{"sink"}, window, true), "grant DescribeConfigs on it")
 	l := openLog(t, cluster.ListenAddrs(), "secret", func(c *Config) { c.MaxFrameBytes = 1 << 10; c.QueueBytes = 1 << 20 })
 	refused := func() bool {
-		err := l.Ready()
+		err := l.Ready("")
 		return errors.Is(err, ErrUnavailable) && strings.Contains(err.Error(), "grant DescribeConfigs on it")
 	}
-	require.Eventually(t, refused, time.Minute, 10*time.Millisecond, "%v", l.Ready())
+	require.Eventually(t, refused, time.Minute, 10*time.Millisecond, "%v", l.Ready(""))
 	denied.Remove()
 	appendTo(t, l, frame(1, time.Now().UnixNano(), 0))
 	cluster.Fault(deny)
 	l.checkLag(t.Context())
-	require.True(t, refused(), "%v", l.Ready())
+	require.True(t, refused(), "%v", l.Ready(""))
 }
 
 // TestLogTopic checks that a topic that could lose or reject batches is not used, and that

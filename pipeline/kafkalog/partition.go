@@ -13,10 +13,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/segmentio/kafka-go"
 
-	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
 	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/durable"
 )
 
 // Partition implements pipeline.Source and pipeline.Cursor for one generation of a consumer group.
@@ -42,8 +41,6 @@ type Partition struct {
 
 	oldest, end atomic.Uint64 // results of Bounds
 }
-
-var _ pipeline.Source = (*Partition)(nil)
 
 // open reads the cursor and the batches in the idempotency window.
 func (p *Partition) open() error {
@@ -89,12 +86,12 @@ func (p *Partition) open() error {
 }
 
 // Reader implements pipeline.Source.
-func (p *Partition) Reader(frame uint64) pipeline.Reader {
+func (p *Partition) Reader(frame uint64) durable.Reader {
 	return &reader{fetcher: fetcher{p: p, next: max(frame, p.base.frame)}, clock: p.clockBefore(frame)}
 }
 
 // Cursor implements pipeline.Source.
-func (p *Partition) Cursor() pipeline.Cursor { return p }
+func (p *Partition) Cursor() durable.Cursor { return p }
 
 // Bounds implements pipeline.Source.
 func (p *Partition) Bounds() (oldest, next uint64) { return p.oldest.Load(), p.end.Load() }
@@ -136,7 +133,7 @@ func (p *Partition) checkOwned() error {
 }
 
 func (p *Partition) errLost() error {
-	return fmt.Errorf("this replica has lost partition %d: %w", p.ID, journal.ErrClosed)
+	return fmt.Errorf("this replica has lost partition %d: %w", p.ID, durable.ErrClosed)
 }
 
 // maxCommitAttempts is the maximum number of attempts to commit if the coordinator returns

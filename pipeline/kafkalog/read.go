@@ -26,7 +26,7 @@ type clock struct {
 	stamp   int64 // received_at that the reader has set in the last frame with rows
 }
 
-// reader implements pipeline.Reader. If all rows of a frame are dropped, it returns the frame
+// reader implements durable.Reader. If all rows of a frame are dropped, it returns the frame
 // without rows.
 type reader struct {
 	fetcher

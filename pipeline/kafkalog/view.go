@@ -8,8 +8,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
 
-	"trafficd/pipeline/journal"
 	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/durable"
 )
 
 // View reads a log that replicas may be using. It does not create the topic, write records or
@@ -24,7 +24,7 @@ type View struct {
 // ViewedPartition is a partition at the time of OpenView.
 type ViewedPartition struct {
 	First, Next uint64 // number of the oldest frame, and one more than the number of the newest
-	Cursors     []journal.CursorInfo
+	Cursors     []durable.CursorInfo
 }
 
 // OpenView reads the bounds of all partitions and the cursors of the consumers. The view reads
@@ -66,7 +66,7 @@ func (v *View) read() error {
 		p := ViewedPartition{First: frameAt(first), Next: frameAt(end)}
 		for _, consumer := range l.consumers {
 			at := committed[consumer][i]
-			c := journal.CursorInfo{Name: consumer, Seq: frameAt(max(at.CommittedOffset, first))}
+			c := durable.CursorInfo{Name: consumer, Seq: frameAt(max(at.CommittedOffset, first))}
 			_, c.State, c.Err = decodeCursor(at.Metadata)
 			p.Cursors = append(p.Cursors, c)
 		}
@@ -77,18 +77,18 @@ func (v *View) read() error {
 
 // Frames yields the frames of a partition as they are in the log, from the given one up to the
 // newest at the time of OpenView. The iteration ends after an error.
-func (v *View) Frames(partition int, from uint64) iter.Seq2[journal.Frame, error] {
-	return func(yield func(journal.Frame, error) bool) {
+func (v *View) Frames(partition int, from uint64) iter.Seq2[durable.Frame, error] {
+	return func(yield func(durable.Frame, error) bool) {
 		p := v.Partitions[partition]
 		f := fetcher{p: &Partition{ID: partition, log: v.log, ctx: v.ctx, hard: v.ctx}, next: max(from, p.First)}
 		for f.next < p.Next || len(f.fetched) > 0 {
 			frame, data, err := f.pop(v.ctx)
 			if err != nil {
-				yield(journal.Frame{}, err)
+				yield(durable.Frame{}, err)
 				return
 			}
 			segment := fmt.Sprintf("partition %d", partition)
-			if frame >= p.Next || !yield(journal.Frame{Seq: frame, Data: data, Segment: segment, Offset: offsetOf(frame)}, nil) {
+			if frame >= p.Next || !yield(durable.Frame{Seq: frame, Data: data, Segment: segment, Offset: offsetOf(frame)}, nil) {
 				return
 			}
 		}

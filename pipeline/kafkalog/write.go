@@ -10,7 +10,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/metrics"
 )
 
@@ -28,11 +28,11 @@ type writer struct {
 	waiting []queued
 	writing bool  // frames returned by take are not settled yet
 	failing error // error of the last attempt or probe, nil if it succeeded
-	full    error // wraps journal.ErrFull while a consumer is too far behind, nil otherwise
+	full    error // wraps durable.ErrFull while a consumer is too far behind, nil otherwise
 }
 
 type queued struct {
-	*journal.Entry
+	*durable.Entry
 	batch.Header
 	since time.Time // when the frame was queued
 }
@@ -86,19 +86,19 @@ func (w *writer) settle(frames []queued, err error) {
 }
 
 // write returns nil when all in-sync replicas have the frames. Otherwise it returns
-// journal.ErrTooLarge if a single frame is too large for the topic, journal.ErrVoided if no attempt
-// can have stored the frames, or journal.ErrUnknown.
+// durable.ErrTooLarge if a single frame is too large for the topic, durable.ErrVoided if no attempt
+// can have stored the frames, or durable.ErrUnknown.
 func (w *writer) write(frames []queued) error {
-	failed := journal.ErrVoided
+	failed := durable.ErrVoided
 	deadline := frames[0].since.Add(w.l.cfg.ProduceTimeout)
 	for wait := 20 * time.Millisecond; time.Now().Before(deadline) && w.l.hard.Err() == nil; wait = min(2*wait, time.Second) {
 		sent, err := w.produce(frames, deadline)
 		tooLarge := errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
-		if tooLarge && len(frames) == 1 && failed == journal.ErrVoided {
+		if tooLarge && len(frames) == 1 && failed == durable.ErrVoided {
 			errorsTotal.Inc()
 			w.l.log.Warn().Err(err).Int("partition", w.partition).Int("bytes", len(frames[0].Data)).
 				Msg("rejecting a batch that is too large for the log's topic: raise max.message.bytes or lower max_frame_bytes")
-			return journal.ErrTooLarge // other frames of the partition can still be written
+			return durable.ErrTooLarge // other frames of the partition can still be written
 		}
 		w.l.mu.Lock()
 		w.report(err)
@@ -109,7 +109,7 @@ func (w *writer) write(frames []queued) error {
 		errorsTotal.Inc()
 		if !notStored(err) {
 			if sent {
-				failed = journal.ErrUnknown
+				failed = durable.ErrUnknown
 			}
 			w.l.transport.CloseIdleConnections() // also discards the metadata, which may name a former leader
 		}

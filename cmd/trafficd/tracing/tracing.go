@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/settings"
 )
 
@@ -110,7 +110,7 @@ func (s linkSampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 
 // Committed creates a span for a commit if it contains frames of sampled requests. It is a hook for
 // journal.WithCommitHook.
-func (t *Tracing) Committed(start time.Time, entries []*journal.Entry, err error) {
+func (t *Tracing) Committed(start time.Time, entries []*durable.Entry, err error) {
 	var links []trace.Link
 	for _, e := range entries {
 		if h, err := batch.FrameHeader(e.Data); err == nil && h.Trace.IsSampled() {

@@ -34,6 +34,7 @@ import (
 	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/kafkalog"
 )
 
@@ -102,7 +103,7 @@ func faults(t *testing.T) []fault {
 			cfg.Dir = d.path("journal")
 			j, err := journal.Open(cfg, nil)
 			require.NoError(t, err)
-			e := &journal.Entry{Data: batch.AppendFrame(nil, &batch.Batch{ProductInstance: d.name, ReceivedAt: time.Now().Add(100 * time.Hour).UnixNano()}, nil)}
+			e := &durable.Entry{Data: batch.AppendFrame(nil, &batch.Batch{ProductInstance: d.name, ReceivedAt: time.Now().Add(100 * time.Hour).UnixNano()}, nil)}
 			require.NoError(t, j.Enqueue(e))
 			require.NoError(t, errors.Join(e.Wait(), j.Close()))
 			d.start()
@@ -171,8 +172,8 @@ func faults(t *testing.T) []fault {
 				cfg.Brokers, cfg.Topic, cfg.Partitions = broker.Brokers, "deleting", 1
 				log, err := kafkalog.Open(cfg, nil, time.Hour, zerolog.Nop())
 				require.NoError(t, err)
-				require.NoError(t, launch.Eventually(t.Context(), limit, log.Ready))
-				e := &journal.Entry{Data: batch.AppendFrame(nil, &batch.Batch{ProductInstance: d.name, ReceivedAt: time.Now().UnixNano()}, nil)}
+				require.NoError(t, launch.Eventually(t.Context(), limit, func() error { return log.Ready("") }))
+				e := &durable.Entry{Data: batch.AppendFrame(nil, &batch.Batch{ProductInstance: d.name, ReceivedAt: time.Now().UnixNano()}, nil)}
 				require.NoError(t, log.Enqueue(e))
 				require.NoError(t, errors.Join(e.Wait(), log.Close(t.Context())))
 				client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers...))

@@ -22,6 +22,7 @@ import (
 
 	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 )
 
 // Names of the files of a journal (package journal).
@@ -41,7 +42,7 @@ type Directory struct {
 	onRead   func(n int64) // may be nil
 	dir      string
 	segments []segment // ascending
-	cursors  []journal.CursorInfo
+	cursors  []durable.CursorInfo
 	oldest   uint64 // first frame when the segments were listed
 }
 

@@ -12,6 +12,7 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 )
 
 // NoEnd is the value of Gap.To if no intact frame follows the gap.
@@ -42,11 +43,11 @@ func (g *Gap) Range() string {
 // the sequence. A frame is valid until the next one. A torn tail, or a commit that a daemon is
 // still writing, ends the sequence without an error. If a daemon deletes a segment in the meantime,
 // its frames may be missing.
-func (f *Directory) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
-	return func(yield func(journal.Frame, error) bool) {
+func (f *Directory) Frames(from, to uint64) iter.Seq2[durable.Frame, error] {
+	return func(yield func(durable.Frame, error) bool) {
 		in, err := f.Inspect()
 		if err != nil {
-			yield(journal.Frame{}, err)
+			yield(durable.Frame{}, err)
 			return
 		}
 		r := frameReader{yield: yield, last: to}
@@ -106,7 +107,7 @@ func (f *Directory) readSegment(r *frameReader, s segment, from, end uint64, fil
 
 // frameReader yields frames and the gaps between them.
 type frameReader struct {
-	yield  func(journal.Frame, error) bool
+	yield  func(durable.Frame, error) bool
 	last   uint64    // last frame to yield
 	next   uint64    // expected frame; 0 before the first segment
 	after  time.Time // when the frame before next was received
@@ -114,7 +115,7 @@ type frameReader struct {
 }
 
 // frame yields a frame, after the gap before it, if any. It returns false to stop.
-func (r *frameReader) frame(frame journal.Frame) bool {
+func (r *frameReader) frame(frame durable.Frame) bool {
 	received := time.Unix(0, batch.FrameReceivedAt(frame.Data))
 	if frame.Seq > r.next && !r.gap(frame.Seq-1, received) {
 		return false
@@ -127,7 +128,7 @@ func (r *frameReader) frame(frame journal.Frame) bool {
 func (r *frameReader) gap(to uint64, before time.Time) bool {
 	err := cmp.Or(r.reason, errMissingSegment)
 	r.reason = nil
-	return r.next <= r.last && r.yield(journal.Frame{}, &Gap{From: r.next, To: to, After: r.after, Before: before, Err: err})
+	return r.next <= r.last && r.yield(durable.Frame{}, &Gap{From: r.next, To: to, After: r.after, Before: before, Err: err})
 }
 
 // span returns the first frame after segment i, or NoEnd after the last segment, and the segments
@@ -276,7 +277,7 @@ func (f *Directory) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 }
 
 // newConsumer returns a consumer of a journal whose frames are oldest to next-1.
-func newConsumer(cursor journal.CursorInfo, oldest, next uint64) Consumer {
+func newConsumer(cursor durable.CursorInfo, oldest, next uint64) Consumer {
 	c := Consumer{Name: cursor.Name, Err: cursor.Err}
 	if c.Err == nil {
 		c.CursorStatus, c.Err = pipeline.DescribeCursor(cursor.Seq, cursor.State)

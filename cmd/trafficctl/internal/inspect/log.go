@@ -8,6 +8,7 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"
+	"trafficd/pipeline/lib/durable"
 )
 
 // Journal is a journal to inspect: a Directory or a Log.
@@ -21,7 +22,7 @@ type Journal interface {
 	Consumers() (consumers []Consumer, gaps []*Gap, err error)
 	// Frames returns the frames with numbers in [from, to]. After a *Gap, the sequence continues with
 	// the next intact frame.
-	Frames(from, to uint64) iter.Seq2[journal.Frame, error]
+	Frames(from, to uint64) iter.Seq2[durable.Frame, error]
 	// Bytes returns the total size of the frames or, if unconsumed, of those not consumed by all
 	// consumers, or 0 if it is unknown.
 	Bytes(unconsumed bool) int64
@@ -121,7 +122,7 @@ func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 }
 
 // gapOf returns nil if the frame can be decoded into b.
-func gapOf(partition int, frame journal.Frame, b *batch.Batch) *Gap {
+func gapOf(partition int, frame durable.Frame, b *batch.Batch) *Gap {
 	if err := batch.DecodeFrame(frame.Data, b, nil); err != nil {
 		return &Gap{From: frame.Seq, To: frame.Seq, Err: fmt.Errorf("partition %d, offset %d: %w", partition, frame.Offset, err)}
 	}
@@ -130,8 +131,8 @@ func gapOf(partition int, frame journal.Frame, b *batch.Batch) *Gap {
 
 // Frames implements Journal. It returns the frames ordered by partition. A record that cannot be
 // decoded is a *Gap.
-func (l *Log) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
-	return func(yield func(journal.Frame, error) bool) {
+func (l *Log) Frames(from, to uint64) iter.Seq2[durable.Frame, error] {
+	return func(yield func(durable.Frame, error) bool) {
 		var b batch.Batch
 		for i := range l.view.Partitions {
 			for frame, err := range l.view.Frames(i, from) {
@@ -140,7 +141,7 @@ func (l *Log) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
 				}
 				if err == nil {
 					if gap := gapOf(i, frame, &b); gap != nil {
-						if !yield(journal.Frame{}, gap) {
+						if !yield(durable.Frame{}, gap) {
 							return
 						}
 						continue
