@@ -13,6 +13,7 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/lib/durable"
+	"trafficd/pipeline/lib/fair"
 	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/contract"
 )
@@ -76,8 +77,7 @@ type IdempotencyStore struct {
 	fresh   []*storedResponse // durable in main, not copied yet
 	pending map[uint64]int    // frame of main → number of responses to copy; may exceed 1, because seqs of voided frames are reused
 	held    map[scopedKey]struct{}
-	bytes   int64            // size of all responses in known
-	charged map[string]int64 // size of each client's responses; clients without responses are absent
+	bytes   *fair.Shares // sizes of the responses in known
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -110,7 +110,7 @@ func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts
 	}
 	s := &IdempotencyStore{
 		cfg: cfg, main: main, from: from, own: own, now: time.Now, done: make(chan struct{}),
-		known: map[scopedKey]*storedResponse{}, pending: map[uint64]int{}, held: map[scopedKey]struct{}{}, charged: map[string]int64{},
+		known: map[scopedKey]*storedResponse{}, pending: map[uint64]int{}, held: map[scopedKey]struct{}{}, bytes: fair.New(cfg.MaxBytes),
 	}
 	// Nothing is written here, because the daemon must start even on a full disk: only its
 	// deliveries can free space.
@@ -167,9 +167,7 @@ func (s *IdempotencyStore) load(r durable.Reader, locate func(a *storedResponse,
 }
 
 // Hold claims a key for a request in progress until Release is called. It fails with 409 if the key
-// is already claimed, and with 503 if the store is full or the client's quota exhausted. A client
-// may use at most half of the memory that other clients leave, so there is always room for another
-// client.
+// is already claimed, and with 503 if the store is full or the client's quota exhausted.
 func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
 	k := scopedKey{c.Owner, key}
 	s.mu.Lock()
@@ -189,14 +187,13 @@ func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIErr
 
 // admit returns a 503 if a response with a new key may not be stored. The caller must hold mu.
 func (s *IdempotencyStore) admit(k scopedKey) *contract.APIError {
-	own, free := s.charged[k.client], s.cfg.MaxBytes-s.bytes
 	switch {
 	case s.known[k] != nil:
-	case free <= 0:
+	case s.bytes.Free() <= 0:
 		return contract.Unavailable("the idempotency store is full; retry later, or send the batch without an Idempotency-Key", 30*time.Second)
-	case s.exhausted(k.client, free):
+	case s.exhausted(k.client):
 		return contract.Unavailable(fmt.Sprintf("this client's quota in the idempotency store is exhausted: its responses use %d bytes; "+
-			"retry when older ones have expired, or send the batch without an Idempotency-Key", own), 30*time.Second)
+			"retry when older ones have expired, or send the batch without an Idempotency-Key", s.bytes.Held(k.client)), 30*time.Second)
 	}
 	return nil
 }
@@ -206,14 +203,13 @@ func (s *IdempotencyStore) admit(k scopedKey) *contract.APIError {
 func (s *IdempotencyStore) Full() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	free := s.cfg.MaxBytes - s.bytes
-	if free <= 0 {
+	if s.bytes.Free() <= 0 {
 		return fmt.Errorf("the store is full (%d bytes): batches with a new Idempotency-Key are rejected with 503; "+
-			"raise pipeline.idempotency.max_bytes or lower pipeline.idempotency.window", s.bytes)
+			"raise pipeline.idempotency.max_bytes or lower pipeline.idempotency.window", s.bytes.Total())
 	}
 	var clients []string
-	for owner := range s.charged {
-		if s.exhausted(owner, free) {
+	for owner := range s.bytes.Clients() {
+		if s.exhausted(owner) {
 			_, name, _ := strings.Cut(owner, "\x00")
 			clients = append(clients, strconv.Quote(name))
 		}
@@ -229,11 +225,9 @@ func (s *IdempotencyStore) Full() error {
 		"raise pipeline.idempotency.max_bytes_per_client and max_bytes, or lower pipeline.idempotency.window", strings.Join(clients, ", "))
 }
 
-// exhausted reports whether a client has used up its quota. free is the number of bytes that no
-// client uses. The caller must hold mu.
-func (s *IdempotencyStore) exhausted(client string, free int64) bool {
-	own := s.charged[client]
-	return own > 0 && own >= min(free, s.cfg.MaxBytesPerClient)
+// exhausted reports whether a client has used up its quota. The caller must hold mu.
+func (s *IdempotencyStore) exhausted(client string) bool {
+	return s.bytes.Held(client) >= s.cfg.MaxBytesPerClient || s.bytes.Check(client, 1) == fair.Exceeded
 }
 
 // Release releases a key that Hold has claimed.
@@ -335,11 +329,8 @@ func (s *IdempotencyStore) add(a *storedResponse) {
 
 // charge adds n bytes (possibly negative) to a client's memory use. The caller must hold mu.
 func (s *IdempotencyStore) charge(client string, n int64) {
-	s.bytes += n
-	if s.charged[client] += n; s.charged[client] == 0 {
-		delete(s.charged, client)
-	}
-	idempotencyBytes.Set(float64(s.bytes))
+	s.bytes.Add(client, n)
+	idempotencyBytes.Set(float64(s.bytes.Total()))
 }
 
 func (s *IdempotencyStore) run(ctx context.Context) {

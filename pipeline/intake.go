@@ -136,9 +136,6 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 	if in.registry.Snapshot(productInstance) == nil { // checked first: a 403 must not be hidden by a temporary 503
 		return in.noRegistry(productInstance)
 	}
-	if in.turns.Depth() == in.cfg.Queue {
-		return queueFull()
-	}
 	if err := in.journal.Ready(productInstance); err != nil {
 		return journalError(err)
 	}
@@ -192,7 +189,7 @@ func (in *Intake) work(s *batch.Submission) (*durable.Entry, []tapped, error) {
 	if !ok {
 		return nil, nil, queueFull()
 	}
-	defer in.turns.Pass(s.Client)
+	defer in.turns.Release(s.Client)
 	if waited && s.Peer != nil && s.Peer.Gone() {
 		// The client would not learn that the batch was stored, and would send it again.
 		return nil, nil, contract.Unavailable(

@@ -515,12 +515,12 @@ func TestPartsAreMadeInTurn(t *testing.T) {
 			close(judged)
 		}()
 		synctest.Wait()
-		l.turns.Pass("busy")
+		l.turns.Release("busy")
 		<-judged
 		synctest.Wait() // until those that had their turn before the judge have ended
 		require.ElementsMatch(t, []string{"busy", "other"}, []string{<-done, <-done})
 		require.Empty(t, done)
-		l.turns.Pass("judge")
+		l.turns.Release("judge")
 		for range cap(done) - 2 {
 			<-done
 		}

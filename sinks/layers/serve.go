@@ -37,7 +37,7 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 	if q.follows || q.within != "" { // the response is made for the request, at least in part
 		l.wait(c, ctx, &q)
 		l.turns.Take(c.Owner) // its queue is never full, because connections are limited
-		defer l.turns.Pass(c.Owner)
+		defer l.turns.Release(c.Owner)
 		if apiErr = l.made.CheckCharged(c.Owner); apiErr != nil {
 			return 0, apiErr
 		}

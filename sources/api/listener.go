@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/lib/fair"
 	"trafficd/schemas/contract"
 )
 
@@ -36,7 +37,7 @@ type listener struct {
 	open       map[*conn]struct{}   // accepted connections
 	silent     list.List            // open connections that have not presented a valid key, oldest first
 	perAddress map[netip.Prefix]int // number of elements in silent
-	perClient  map[string]int       // number of open connections that are not in silent, by contract.Client.Owner
+	clients    *fair.Shares         // open connections that are not in silent, by contract.Client.Owner
 
 	surplus  chan struct{} // a token for each connection that is being rejected
 	ignoring atomic.Bool   // ignoreNew has been called
@@ -45,7 +46,7 @@ type listener struct {
 func newListener(l net.Listener, tls *tls.Config, cfg Config, log zerolog.Logger) *listener {
 	return &listener{
 		Listener: l, tls: tls, cfg: cfg, log: log, surplus: make(chan struct{}, maxRejects),
-		open: map[*conn]struct{}{}, perAddress: map[netip.Prefix]int{}, perClient: map[string]int{},
+		open: map[*conn]struct{}{}, perAddress: map[netip.Prefix]int{}, clients: fair.New(int64(cfg.MaxConnections)),
 	}
 }
 
@@ -147,8 +148,8 @@ func (l *listener) remove(c *conn) {
 	delete(l.open, c)
 	if c.silent != nil {
 		l.unsilence(c)
-	} else if l.perClient[c.client]--; l.perClient[c.client] == 0 {
-		delete(l.perClient, c.client)
+	} else {
+		l.clients.Add(c.client, -1)
 	}
 	connectionsOpen.Set(float64(len(l.open)))
 }
@@ -161,10 +162,9 @@ func (l *listener) unsilence(c *conn) {
 	}
 }
 
-// present records that the request x on c has a valid key, if it has one. A client may have at most
-// half of the connections that other clients leave. To admit one more, present evicts the client's
-// connection that has been idle longest. It returns an error if none is idle, or if c itself has
-// been evicted.
+// present records that the request x on c has a valid key, if it has one. If the client has reached
+// its share of the connections, present evicts the one that has been idle longest. It returns an
+// error if none is idle, or if c itself has been evicted.
 func (l *listener) present(c *conn, x *exchange) *contract.APIError {
 	if x.key == nil || c.client != "" {
 		return nil
@@ -175,18 +175,18 @@ func (l *listener) present(c *conn, x *exchange) *contract.APIError {
 	if c.silent == nil {
 		return contract.Unavailable(allInUse, time.Second)
 	}
-	free := l.cfg.MaxConnections - (len(l.open) - l.silent.Len()) // silent connections can be evicted
-	if own := l.perClient[client]; own > 0 && own >= free-1 {
+	if l.clients.Check(client, 1) == fair.Exceeded {
 		idle := l.longestIdle(client)
 		if idle == nil {
 			return contract.Unavailable(
-				fmt.Sprintf("this client has %d connections with requests in progress and cannot have more: reuse them", own), time.Second)
+				fmt.Sprintf("this client has %d connections with requests in progress and cannot have more: reuse them",
+					l.clients.Held(client)), time.Second)
 		}
 		l.evict(idle)
 	}
 	l.unsilence(c)
 	c.client = client
-	l.perClient[client]++
+	l.clients.Add(client, 1)
 	return nil
 }
 

@@ -320,7 +320,7 @@ func TestEvictedConnectionHasNoEffect(t *testing.T) {
 	require.NotNil(t, l.present(c, good))
 	require.Zero(t, l.len())
 	require.Empty(t, l.perAddress)
-	require.Empty(t, l.perClient)
+	require.Zero(t, l.clients.Total())
 	require.NoError(t, c.Close())
 
 	c = l.wrap(ours)
@@ -331,7 +331,7 @@ func TestEvictedConnectionHasNoEffect(t *testing.T) {
 	l.leave(c)
 	l.leave(c)
 	require.Zero(t, l.len())
-	require.Empty(t, l.perClient)
+	require.Zero(t, l.clients.Total())
 }
 
 // TestIdleConnectionsPerClientAreBounded checks that a client keeps at most half of the connections

@@ -21,7 +21,7 @@ const Path = "/dataprovider/ingestion/v1/detectors/data/ingest"
 // Pipeline processes the bodies that the endpoint has received.
 type Pipeline interface {
 	// Ready returns nil if batches of the product instance can be accepted. Otherwise it returns a
-	// 503 (stages full, disk low, journal failed, draining, no registry snapshot yet) or a 403 (no
+	// 503 (disk low, journal failed, clock wrong, no registry snapshot yet) or a 403 (no
 	// registry feed).
 	Ready(productInstance string) *contract.APIError
 
@@ -66,12 +66,6 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 // is acquired later, when the first byte of the body arrives.
 func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if apiErr = e.pipeline.Ready(c.ProductInstance); apiErr == nil {
-		apiErr = e.receiver.Slots.Check(c.Owner, 1)
-	}
-	if apiErr == nil {
-		apiErr = e.memory.Check(c.Owner, blockSize)
-	}
-	if apiErr == nil {
 		apiErr = checkHeader(h, e.receiver.MaxBytes)
 	}
 	key := idempotencyKey(h)

@@ -2,7 +2,7 @@
 // converts geometries over SOAP 1.1. Package xroute contains the envelopes and types; package geo
 // reads, converts and writes the geometries.
 //
-//	Admit    quotas, Content-Type, Content-Encoding          before any byte of the body
+//	Admit    Content-Type, Content-Encoding                  before any byte of the body
 //	Handle   receive ─▶ read ─▶ operate ─▶ write ─▶ send
 //	                    └─ one of `concurrency` ─┘           watchJob waits outside it
 //

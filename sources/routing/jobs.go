@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"trafficd/pipeline/lib/fair"
 	"trafficd/schemas/xroute"
 )
 
@@ -61,7 +62,9 @@ type jobs struct {
 	queue  []*job     // jobs in byID that wait for a worker, in order
 	change *sync.Cond // signals that queue or closed has changed
 	closed bool       // if true, the workers stop after their current item
-	bytes  int64      // memory used by all jobs in byID
+
+	slots *fair.Shares // jobs in byID that are not deleted
+	bytes *fair.Shares // memory used by all jobs in byID
 }
 
 // job is a task with its state. jobs.mu guards the second group of fields.
@@ -90,7 +93,10 @@ func (p progress) done() int { return p.successful + p.failed }
 // newJobs starts the workers; close stops them.
 func newJobs(cfg JobsConfig, log zerolog.Logger) *jobs {
 	digest := sha256.Sum256([]byte(cfg.Replica))
-	t := &jobs{cfg: cfg, replica: base32.StdEncoding.EncodeToString(digest[:])[:replicaLen], log: log, byID: map[string]*job{}}
+	t := &jobs{
+		cfg: cfg, replica: base32.StdEncoding.EncodeToString(digest[:])[:replicaLen], log: log, byID: map[string]*job{},
+		slots: fair.New(int64(cfg.Max)), bytes: fair.New(cfg.MaxBytes),
+	}
 	t.change = sync.NewCond(&t.mu)
 	t.drained, t.drain = context.WithCancel(context.Background())
 	jobsLimit.Set(float64(cfg.Max))
@@ -138,7 +144,7 @@ func (t *jobs) start(owner string, work task) (progress, error) {
 		return progress{}, err
 	}
 	t.byID[j.state.id] = j
-	t.charge(j.bytes)
+	t.charge(j, 1, j.bytes)
 	jobsStarted.Inc()
 	t.queue = append(t.queue, j)
 	t.change.Signal()
@@ -207,8 +213,7 @@ func (t *jobs) delete(owner, id string) progress {
 			t.end(j, deleted)
 		}
 		j.state.status = deleted
-		t.charge(-j.bytes)
-		j.work, j.bytes = nil, 0
+		t.discharge(j)
 	})
 }
 
@@ -354,53 +359,59 @@ func (t *jobs) forget(j *job) {
 		j.expiry.Stop()
 	}
 	delete(t.byID, j.state.id)
-	t.charge(-j.bytes)
-	j.bytes = 0
+	t.discharge(j)
 }
 
-func (t *jobs) charge(bytes int64) {
-	t.bytes += bytes
-	jobBytes.Set(float64(t.bytes))
+// discharge discards the work of a job and frees the job's slot and memory, unless that was done.
+func (t *jobs) discharge(j *job) {
+	if j.work != nil {
+		t.charge(j, -1, -j.bytes)
+		j.work, j.bytes = nil, 0
+	}
+	jobsKept.Set(float64(len(t.byID)))
+}
+
+func (t *jobs) charge(j *job, slots, bytes int64) {
+	t.slots.Add(j.owner, slots)
+	t.bytes.Add(j.owner, bytes)
+	jobBytes.Set(float64(t.bytes.Total()))
 	jobsKept.Set(float64(len(t.byID)))
 }
 
 // checkLimits returns a *failure if a limit does not allow another job. If necessary, it discards
 // the oldest deleted job to make room.
 func (t *jobs) checkLimits(owner string, bytes int64) error {
-	own, ownBytes := 0, int64(0)
-	var oldest *job
-	for _, j := range t.byID {
-		switch {
-		case j.state.status == deleted:
-			if oldest == nil || j.queued.Before(oldest.queued) {
-				oldest = j
-			}
-		case j.owner == owner:
-			own++
-			ownBytes += j.bytes
-		}
-	}
 	full := func(format string, args ...any) error {
 		return &failure{class: unforeseen, message: "cannot accept another job: " + fmt.Sprintf(format, args...)}
 	}
 	const advice = "fetch or delete one that has ended, or try again later"
-	switch cfg := t.cfg; {
+	own, ownBytes, cfg := t.slots.Held(owner), t.bytes.Held(owner), t.cfg
+	switch slots := t.slots.Check(owner, 1); {
 	case bytes > cfg.MaxBytesPerClient: // waiting does not help
 		return tooMany(fmt.Sprintf("the job needs %d bytes, but a client's jobs may use only %d in total: split the geometries into several jobs",
 			bytes, cfg.MaxBytesPerClient))
-	case own >= cfg.MaxPerClient:
+	case slots == fair.Exceeded, own >= int64(cfg.MaxPerClient):
 		return full("this client has %d jobs and may not have more: %s", own, advice)
-	case ownBytes+bytes > cfg.MaxBytesPerClient:
-		return full("the jobs of this client use %d of the %d bytes allowed: %s", ownBytes, cfg.MaxBytesPerClient, advice)
-	case len(t.byID) >= cfg.Max && oldest == nil:
+	case slots == fair.Full:
 		return full("all %d job slots are in use: try again later", cfg.Max)
-	case t.bytes+bytes > cfg.MaxBytes:
-		return full("all jobs together use %d of the %d bytes allowed: try again later", t.bytes, cfg.MaxBytes)
+	case bytes > t.bytes.Free():
+		return full("all jobs together use %d of the %d bytes allowed: try again later", t.bytes.Total(), cfg.MaxBytes)
+	case t.bytes.Check(owner, bytes) != fair.Granted, ownBytes+bytes > cfg.MaxBytesPerClient:
+		return full("the jobs of this client use %d bytes and may not use %d more: %s", ownBytes, bytes, advice)
 	}
-	if len(t.byID) >= t.cfg.Max {
-		t.forget(oldest)
+	if len(t.byID) >= cfg.Max {
+		t.forget(t.oldestDeleted())
 	}
 	return nil
+}
+
+func (t *jobs) oldestDeleted() (oldest *job) {
+	for _, j := range t.byID {
+		if j.state.status == deleted && (oldest == nil || j.queued.Before(oldest.queued)) {
+			oldest = j
+		}
+	}
+	return oldest
 }
 
 func (j *job) active() bool { return !j.state.status.Ended() }

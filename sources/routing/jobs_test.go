@@ -164,20 +164,26 @@ func (m *model) expire() {
 
 // start adds a job if there is room, and reports whether there was.
 func (m *model) start(j *modelJob) bool {
-	own, ownBytes, deletedJobs := 0, int64(0), []*modelJob(nil)
+	own, ownBytes, kept, deletedJobs := 0, int64(0), 0, []*modelJob(nil)
 	for _, x := range m.all {
 		if x.p.status == deleted {
 			deletedJobs = append(deletedJobs, x)
-		} else if x.owner == j.owner {
+			continue
+		}
+		kept++
+		if x.owner == j.owner {
 			own++
 			ownBytes += x.gated.bytes
 		}
 	}
-	full := len(m.all) >= m.cfg.Max
-	if own >= m.cfg.MaxPerClient || ownBytes+j.gated.bytes > m.cfg.MaxBytesPerClient || m.bytes()+j.gated.bytes > m.cfg.MaxBytes || full && len(deletedJobs) == 0 {
+	bytes := j.gated.bytes
+	left, bytesLeft := m.cfg.Max-kept-1, m.cfg.MaxBytes-m.bytes()-bytes // with this job
+	switch {
+	case left < 0, own > 0 && own+1 > left, own >= m.cfg.MaxPerClient,
+		bytesLeft < 0, ownBytes > 0 && ownBytes+bytes > bytesLeft, ownBytes+bytes > m.cfg.MaxBytesPerClient:
 		return false
 	}
-	if full {
+	if len(m.all) >= m.cfg.Max {
 		m.all = without(m.all, deletedJobs[0])
 	}
 	m.all = append(m.all, j)
@@ -269,7 +275,7 @@ func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 func held(table *jobs) (known int, bytes int64) {
 	table.mu.Lock()
 	defer table.mu.Unlock()
-	return len(table.byID), table.bytes
+	return len(table.byID), table.bytes.Total()
 }
 
 func requireEmpty(t *testing.T, table *jobs) {
@@ -399,8 +405,10 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
+// TestJobLimits checks the errors for a job of 60 bytes of client a, which already has one. Client b
+// gets room as long as anything is left.
 func TestJobLimits(t *testing.T) {
-	f := func(cfg JobsConfig, want string) {
+	f := func(cfg JobsConfig, want, wantB string) {
 		t.Helper()
 		cfg.Workers, cfg.Keep = 1, time.Hour
 		table := newJobs(cfg, zerolog.Nop())
@@ -411,13 +419,23 @@ func TestJobLimits(t *testing.T) {
 		require.NoError(t, err)
 		_, err = table.start("a", newGated(1, 60))
 		require.ErrorContains(t, err, want)
-		_, err = table.start("b", newGated(1, 121))
+		_, err = table.start("b", newGated(1, 241))
 		require.ErrorContains(t, err, "several jobs")
+		_, err = table.start("b", newGated(1, 60))
+		if wantB == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, wantB)
+		}
 	}
-	f(JobsConfig{Max: 1, MaxPerClient: 9, MaxBytes: 120, MaxBytesPerClient: 120}, "all 1 job slots")
-	f(JobsConfig{Max: 9, MaxPerClient: 1, MaxBytes: 120, MaxBytesPerClient: 120}, "this client has 1 jobs")
-	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 120, MaxBytesPerClient: 119}, "jobs of this client use 60 of the 119 bytes allowed")
-	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 120}, "all jobs together use 60 of the 119 bytes allowed")
+	const own, ownBytes = "this client has 1 jobs and may not have more", "the jobs of this client use 60 bytes and may not use 60 more"
+	f(JobsConfig{Max: 1, MaxPerClient: 9, MaxBytes: 240, MaxBytesPerClient: 240}, own, "all 1 job slots")
+	f(JobsConfig{Max: 3, MaxPerClient: 9, MaxBytes: 240, MaxBytesPerClient: 240}, own, "")
+	f(JobsConfig{Max: 9, MaxPerClient: 1, MaxBytes: 240, MaxBytesPerClient: 240}, own, "")
+	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 240, MaxBytesPerClient: 119}, ownBytes, "")
+	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 239, MaxBytesPerClient: 240}, ownBytes, "")
+	const all = "all jobs together use 60 of the 119 bytes allowed"
+	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 240}, all, all)
 }
 
 // TestWatch checks when a watch returns (contract 3.4).

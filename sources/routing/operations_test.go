@@ -210,7 +210,7 @@ func TestNoRoomForJob(t *testing.T) {
 		fault, _ := s.requireFault(class, "", startMessage(strings.Split(strings.Repeat(",8 48", geometries)[1:], ",")...))
 		require.Contains(t, fault.Text, want)
 	}
-	f("all 1 job slots are in use: try again later", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.Max = 1 })
+	f("this client has 1 jobs", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.Max = 3 })
 	f("this client has 1 jobs", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.MaxPerClient = 1 })
 	f("into several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytesPerClient = 1024 })
 }

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
-	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/lib/admission"
 	"trafficd/schemas/contract"
@@ -224,18 +222,12 @@ func TestWatchesUseLittleMemory(t *testing.T) {
 // TestClientKeysShareQuota checks that a second key of the client does not get another
 // quota.
 func TestClientKeysShareQuota(t *testing.T) {
-	s := New(DefaultConfig(), "http", zerolog.Nop())
-	t.Cleanup(s.Stop)
-	one := &contract.Client{Name: "key", Owner: "client"}
-	another := &contract.Client{Name: "another key", Owner: "client"}
-	var h fasthttp.RequestHeader
-	h.SetMethod(fasthttp.MethodPost)
-	h.SetContentType("text/xml")
-	for s.memory.Acquire(one.Owner, firstBytes) == nil { // up to its quota
-		defer s.memory.Release(one.Owner, firstBytes)
+	s := start(t, nil)
+	const owner = "city\x00client a"
+	for s.service.memory.Acquire(owner, firstBytes) == nil { // up to its quota
+		defer s.service.memory.Release(owner, firstBytes)
 	}
-	_, apiErr := s.Admit(another, &h)
-	require.NotNil(t, apiErr)
-	_, apiErr = s.Admit(&contract.Client{Name: "other", Owner: "other"}, &h)
-	require.Nil(t, apiErr)
+	resp, text := s.post(simple, "Authorization", "apiKey a2")
+	requireQuotaExceeded(t, resp, text, "")
+	ask[*xroute.ConvertGeometryResponse](s, simple, asB...)
 }

@@ -75,13 +75,7 @@ func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release 
 	if !h.IsPost() {
 		return nil, nil
 	}
-	if apiErr = checkHeader(h, s.cfg.MaxBodyBytes); apiErr == nil {
-		apiErr = s.memory.Check(c.Owner, firstBytes)
-	}
-	if apiErr == nil {
-		apiErr = s.receiver.Slots.Check(c.Owner, 1)
-	}
-	if apiErr != nil {
+	if apiErr = checkHeader(h, s.cfg.MaxBodyBytes); apiErr != nil {
 		countError(apiErr)
 	}
 	return nil, apiErr
@@ -161,7 +155,7 @@ type exchange struct {
 // decompressed bodies. For watchJob, the turn ends before the wait.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	x.service.cpu.Take(x.client.Owner) // its queue is never full, because receiver.Slots bounds the requests
-	release := sync.OnceFunc(func() { x.service.cpu.Pass(x.client.Owner) })
+	release := sync.OnceFunc(func() { x.service.cpu.Release(x.client.Owner) })
 	defer func() {
 		release()
 		if p := recover(); p != nil {

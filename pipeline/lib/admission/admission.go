@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"trafficd/pipeline/lib/fair"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/schemas/contract"
 )
@@ -43,55 +44,35 @@ func Memory(prefix, noun string) Resource {
 	}
 }
 
-// Quotas limits a resource in total and for each client. A client may hold at most half of what
-// other clients leave: half of the limit if it is the only client, a third if another one holds as
-// much. So there is always something left for the next client. Quotas is safe for concurrent use.
+// Quotas limits a resource in total and, by package fair, for each client. Quotas is safe for
+// concurrent use.
 type Quotas struct {
 	Resource
-	limit int64
 
-	mu       sync.Mutex
-	total    int64
-	byClient map[string]int64 // amount that each client holds; has no zero values
-	charged  map[string]int64 // the part of it that was charged; has no zero values
+	mu      sync.Mutex
+	shares  *fair.Shares
+	charged map[string]int64 // the part of each client's share that was charged; has no zero values
 }
 
 // New returns quotas for a resource with the given limit.
 func New(limit int64, r Resource) *Quotas {
 	r.Limit.Set(float64(limit))
-	return &Quotas{Resource: r, limit: limit, byClient: map[string]int64{}, charged: map[string]int64{}}
+	return &Quotas{Resource: r, shares: fair.New(limit), charged: map[string]int64{}}
 }
 
 // Acquire adds n to what a client holds, or returns a 503.
 func (q *Quotas) Acquire(client string, n int64) *contract.APIError {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	apiErr := q.check(client, n)
-	if apiErr == nil {
-		q.add(client, n)
-	}
-	return apiErr
-}
-
-// Check returns what Acquire would return, without acquiring anything.
-func (q *Quotas) Check(client string, n int64) *contract.APIError {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.check(client, n)
-}
-
-// check allows any n to a client that holds nothing, as long as anything is left, so that a large
-// response is possible under any limit.
-func (q *Quotas) check(client string, n int64) *contract.APIError {
-	own, free := q.byClient[client], q.limit-q.total
-	switch {
-	case own == 0 && free > 0, own+n <= free-n:
-		return nil
-	case own == 0:
+	switch q.shares.Check(client, n) {
+	case fair.Full:
 		return contract.Unavailable(q.Full, time.Second)
+	case fair.Exceeded:
+		return contract.Unavailable(fmt.Sprintf("this client has %d %s; %d more would exceed its quota, half of what other clients "+
+			"leave: %s", q.shares.Held(client), q.Noun, n, q.Advice), time.Second)
 	}
-	return contract.Unavailable(fmt.Sprintf("this client has %d %s; %d more would exceed its quota, half of what other clients "+
-		"leave: %s", own, q.Noun, n, q.Advice), time.Second)
+	q.add(client, n)
+	return nil
 }
 
 // Release subtracts n from what a client acquired.
@@ -119,28 +100,25 @@ func (q *Quotas) Discharge(client string, n int64) { q.Charge(client, -n) }
 func (q *Quotas) CheckCharged(client string) *contract.APIError {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	own, free := q.charged[client], q.limit-q.total
-	switch {
-	case own > 0 && own > free:
+	own := q.charged[client]
+	switch fair.Check(own, 0, q.shares.Free()) {
+	case fair.Full:
+		return contract.Unavailable(q.Full, time.Second)
+	case fair.Exceeded:
 		return contract.Unavailable(fmt.Sprintf("this client has %d %s, more than its quota, half of what other clients leave: %s",
 			own, q.Noun, q.Advice), time.Second)
-	case free < 0:
-		return contract.Unavailable(q.Full, time.Second)
 	}
 	return nil
 }
 
 func (q *Quotas) add(client string, n int64) {
-	q.total += n
 	q.Used.Add(float64(n))
-	if q.byClient[client] += n; q.byClient[client] == 0 {
-		delete(q.byClient, client)
-	}
+	q.shares.Add(client, n)
 }
 
 // Total returns the amount that all clients together hold.
 func (q *Quotas) Total() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.total
+	return q.shares.Total()
 }

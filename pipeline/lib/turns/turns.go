@@ -1,32 +1,36 @@
 // Package turns limits the work that clients do concurrently, and makes the clients take turns.
 package turns
 
-import "sync"
+import (
+	"sync"
+
+	"trafficd/pipeline/lib/fair"
+)
 
 // Limiter shares a fixed number of slots between clients. When all are taken, callers wait in a
 // queue in which clients take turns: between two callers of one client, every other client may
-// start one. One client may fill at most half of the queue. Limiter is safe for concurrent use.
+// start one. The queue is divided by package fair. Limiter is safe for concurrent use.
 type Limiter struct {
-	perClient, capacity int
+	perClient int
 
 	mu      sync.Mutex
 	free    int                        // number of free slots
 	running map[string]int             // slots taken by each client; has no zero values
 	waiting map[string][]chan struct{} // callers of each client in order, woken by closing; has no empty values
 	order   []string                   // clients with waiting callers; the first has the next turn
-	depth   int                        // number of waiting callers of all clients
+	queue   *fair.Shares               // waiting callers
 }
 
 // New returns a Limiter. One client may take at most perClient slots at a time. capacity is the
 // length of the queue.
 func New(slots, perClient, capacity int) *Limiter {
 	return &Limiter{
-		perClient: perClient, capacity: capacity, free: slots,
+		perClient: perClient, free: slots, queue: fair.New(int64(capacity)),
 		running: map[string]int{}, waiting: map[string][]chan struct{}{},
 	}
 }
 
-// Take waits until it is the client's turn, and takes a slot, which Pass must give back. ok is
+// Take waits until it is the client's turn, and takes a slot, which Release must give back. ok is
 // false, immediately, if the queue has no room for another caller of the client.
 func (l *Limiter) Take(client string) (ok, waited bool) {
 	l.mu.Lock()
@@ -36,24 +40,23 @@ func (l *Limiter) Take(client string) (ok, waited bool) {
 		l.mu.Unlock()
 		return true, false
 	}
-	own, room := len(l.waiting[client]), l.capacity-l.depth
-	if room == 0 || own > 0 && own >= room {
+	if l.queue.Check(client, 1) != fair.Granted {
 		l.mu.Unlock()
 		return false, false
 	}
-	if own == 0 {
+	if len(l.waiting[client]) == 0 {
 		l.order = append(l.order, client)
 	}
 	turn := make(chan struct{})
 	l.waiting[client] = append(l.waiting[client], turn)
-	l.depth++
+	l.queue.Add(client, 1)
 	l.mu.Unlock()
 	<-turn
 	return true, true
 }
 
-// Pass gives back a slot of the client. The next waiting caller that may take a slot gets it.
-func (l *Limiter) Pass(client string) {
+// Release gives back a slot of the client. The next waiting caller that may take a slot gets it.
+func (l *Limiter) Release(client string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.free++
@@ -68,7 +71,7 @@ func (l *Limiter) Pass(client string) {
 		l.running[next]++
 		callers := l.waiting[next]
 		close(callers[0])
-		l.depth--
+		l.queue.Add(next, -1)
 		l.order = append(l.order[:i], l.order[i+1:]...)
 		if len(callers) > 1 {
 			l.waiting[next] = callers[1:]
@@ -84,5 +87,5 @@ func (l *Limiter) Pass(client string) {
 func (l *Limiter) Depth() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.depth
+	return int(l.queue.Total())
 }

@@ -41,7 +41,7 @@ func (c callers) take(client string, times int) {
 // none starts.
 func (c callers) pass(client, want string) {
 	c.Helper()
-	c.Pass(client)
+	c.Release(client)
 	synctest.Wait()
 	c.requireStarted(want)
 }
@@ -65,7 +65,7 @@ func (c callers) requireEmpty() {
 }
 
 // TestClientsTakeTurns checks that clients are served in turn, no matter how many callers of each
-// are waiting, that a client takes at most its slots, and that it fills at most half of the queue.
+// are waiting, and that a client takes at most its slots and its share of the queue.
 func TestClientsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCallers(t, 4, 2, 16)
@@ -170,7 +170,7 @@ func TestManyClients(t *testing.T) {
 				change(client, 1)
 				runtime.Gosched()
 				change(client, -1)
-				l.Pass(client)
+				l.Release(client)
 			}
 		})
 	}
@@ -188,7 +188,7 @@ func TestFreeSlotAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		l.Take("a")
 		l.Take("b")
-		l.Pass("a")
-		l.Pass("b")
+		l.Release("a")
+		l.Release("b")
 	}))
 }
