@@ -26,14 +26,12 @@ import (
 	"trafficd/schemas/contract"
 	"trafficd/sources/api"
 	"trafficd/sources/ingest"
-	"trafficd/sources/routing"
 )
 
-// API keys that the servers accept. testKey has the right that the test needs, otherKey belongs to
-// another client, and noRightKey has a different right.
+// API keys that the servers accept. testKey has the right that the test needs, and noRightKey has a
+// different right.
 const (
 	testKey    = "tfd_test"
-	otherKey   = "tfd_other"
 	noRightKey = "tfd_no_right"
 )
 
@@ -178,35 +176,18 @@ func reject(w http.ResponseWriter, status int, code, description string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"errorCode": code, "description": description, "traceId": "t1"})
 }
 
-// startRouting starts the routing service, which stops with the test, and returns its base URL.
-// change may be nil.
-func startRouting(t testing.TB, change func(*routing.Config)) string {
-	t.Helper()
-	cfg := routing.DefaultConfig()
-	if change != nil {
-		change(&cfg)
-	}
-	service := routing.New(cfg, "http", zerolog.Nop())
-	t.Cleanup(service.Stop)
-	url := serve(t, "routing", "ingest", api.Route{
-		Path: routing.Path, Methods: []string{"POST"}, Right: contract.RightRouting, Endpoint: service,
-	})
-	t.Cleanup(service.Drain)
-	return url + basePath
-}
-
 // serve starts the daemon's HTTP server with one route and returns its address.
 func serve(t testing.TB, right, otherRight string, route api.Route) string {
 	t.Helper()
 	cfg := api.DefaultConfig()
 	cfg.Listen, cfg.BasePath, cfg.DrainGrace = "127.0.0.1:0", basePath, 0
-	for i, key := range []string{testKey, otherKey, noRightKey} {
+	for i, key := range []string{testKey, noRightKey} {
 		digest := sha256.Sum256([]byte(key))
 		cfg.Keys = append(cfg.Keys, api.KeyEntry{
 			Name: strconv.Itoa(i), SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{right}, Timezone: "Europe/Copenhagen",
 		})
 	}
-	cfg.Keys[2].Rights = []string{otherRight}
+	cfg.Keys[1].Rights = []string{otherRight}
 	keys, err := api.OpenKeyring(cfg, zerolog.Nop())
 	require.NoError(t, err)
 	server, err := api.New(cfg, keys, []api.Route{route}, zerolog.Nop())

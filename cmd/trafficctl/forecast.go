@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -20,105 +18,37 @@ import (
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/forecast"
-	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
 )
 
 func newForecast(std streams) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "forecast",
-		Short: "Generate, convert, publish and get street forecasts",
-		Long: `Generate synthetic street forecasts, convert forecast files, publish them to the topic
-that the daemon reads, and get the layer that the daemon serves.
+		Short: "Publish and get street forecasts",
+		Long: `Publish street forecasts to the topic that the daemon reads, and get the layer that the
+daemon serves.
 
 Files contain a StreetForecastResponse as protobuf (.pb) or in protobuf's JSON mapping
-(.json), or one StreetForecast per line (.ndjson), and may be compressed. build and
-publish skip or correct the same records as the daemon, report them, and exit with code 2.`,
-		Example: `  trafficctl forecast generate --streets 5000 --output town.ndjson.gz
-  trafficctl forecast publish town.ndjson.gz --brokers 127.0.0.1:9092
+(.json), or one StreetForecast per line (.ndjson), and may be compressed. publish skips or
+corrects the same records as the daemon, reports them, and exits with code 2.`,
+		Example: `  trafficctl forecast publish town.ndjson.gz --brokers 127.0.0.1:9092
   trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson`,
-	}, newForecastGenerate(std), newForecastBuild(std), newForecastPublish(std), newForecastGet(std), newForecastWatch(std))
-}
-
-func newForecastGenerate(std streams) *cobra.Command {
-	cfg := forecast.DefaultConfig()
-	var from, output, format string
-	cmd := &cobra.Command{
-		Use:   "generate",
-		Short: "Generate synthetic forecasts",
-		Long: `Generate speed forecasts with rush hours for the town that trafficctl generate uses.
-Forecasts and measurements generated with the same --seed and --utc-offset agree,
-including the moving jams. Each street has two directions with the same street number;
-fromnode is the intersection where a direction begins.
-
-By default the forecasts start with the current period. With --from, the same flags produce
-the same bytes.`,
-		Example: `  trafficctl forecast generate --streets 5000 --periods 24 --step 15m --output town.pb
-  trafficctl forecast generate --seed 7 | trafficctl forecast publish -`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg.From = time.Now().UTC().Truncate(cfg.Step)
-			if from != "" {
-				cfg.From = must.Get(parseMoment(from))
-			}
-			return writeForecasts(cmd.Context(), std, output, format, must.Get(forecast.Generate(cfg)))
-		},
-	}
-	f := cmd.Flags()
-	f.IntVar(&cfg.Streets, "streets", cfg.Streets, "number of streets, counting each direction")
-	f.StringVar(&from, "from", "", "start of the first period in UTC, such as 2026-11-01T06:00:00Z or 2026-11-01")
-	f.IntVar(&cfg.Periods, "periods", cfg.Periods, "number of periods per street")
-	f.DurationVar(&cfg.Step, "step", cfg.Step, "length of a period")
-	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the random numbers")
-	f.Float64Var(&cfg.UTCOffset, "utc-offset", 0, "UTC offset of the town's rush hours, in hours")
-	f.StringVar(&output, "output", stdio, "write to this file")
-	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default inferred from the name of --output, or ndjson")
-	return cmd
-}
-
-func newForecastBuild(std streams) *cobra.Command {
-	var input, output, format string
-	var maxSpeed float64
-	cmd := &cobra.Command{
-		Use:   "build FILE|-",
-		Short: "Validate forecasts and write them as one StreetForecastResponse",
-		Long: `Read forecasts as the daemon does and write them in normal form: times in UTC and whole
-seconds, periods sorted, and only the last forecast of each street. Invalid records are
-skipped and reported; the exit code is then 2.`,
-		Example: `  trafficctl forecast build town.ndjson --output town.pb
-  trafficctl forecast build town.pb --format json | jq '.streetForecast | length'`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			content := must.Get(readForecasts(cmd.Context(), std, args[0], input, maxSpeed))
-			if format == "" && output == stdio {
-				format = forecasts.FormatProtobuf
-			}
-			must.Do(writeForecasts(cmd.Context(), std, output, format, slices.Values(content.Forecasts)))
-			return errIfFaulty(std, content)
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default inferred from the file name, or ndjson for -")
-	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed, as in the daemon's setting forecasts.max_speed")
-	f.StringVar(&output, "output", stdio, "write to this file")
-	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default inferred from the name of --output, or protobuf")
-	return cmd
+	}, newForecastPublish(std), newForecastGet(std))
 }
 
 func newForecastGet(std streams) *cobra.Command {
 	var c connection
-	r := forecast.Request{Horizon: -1}
-	format := forecast.Formats[0]
+	horizon, format := -1, forecast.Formats[0]
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Get the forecast layer from a daemon",
 		Long: `Get the forecast layer and decode it. The key needs the forecast right.
 
-The formats table and csv have a row per period. json is protobuf's JSON mapping.
-geojson has a straight line between the points of each street's OpenLR code, or a null
-geometry and a note if the code cannot be decoded. protobuf is the message itself.`,
+json is protobuf's JSON mapping. geojson has a straight line between the points of each
+street's OpenLR code, or a null geometry and a note if the code cannot be decoded. protobuf
+is the message itself.`,
 		Example: `  trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson
-  trafficctl forecast get --key-file map.key --format csv`,
+  trafficctl forecast get --key-file map.key | jq '.streetForecast | length'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(forecast.Formats, format) {
@@ -126,7 +56,7 @@ geometry and a note if the code cannot be decoded. protobuf is the message itsel
 			}
 			daemon := must.Get(c.client())
 			defer daemon.Close()
-			resp := must.Get(forecast.Get(cmd.Context(), daemon, r))
+			resp := must.Get(forecast.Get(cmd.Context(), daemon, horizon))
 			if !c.quiet {
 				fmt.Fprintln(std.err, "trafficctl:", describe(resp))
 			}
@@ -135,7 +65,7 @@ geometry and a note if the code cannot be decoded. protobuf is the message itsel
 	}
 	f := cmd.Flags()
 	c.register(f, client.Forecast)
-	f.IntVar(&r.Horizon, "horizon", r.Horizon, "only the period that is this many minutes from now; -1 for all periods")
+	f.IntVar(&horizon, "horizon", horizon, "only the period that is this many minutes from now; -1 for all periods")
 	f.StringVar(&format, "format", format, "output format: "+strings.Join(forecast.Formats, ", "))
 	return cmd
 }
@@ -181,18 +111,6 @@ func errIfFaulty(std streams, c forecast.Content) error {
 	}
 	fmt.Fprintf(std.err, "trafficctl: %s skipped, %s omitted or corrected\n", plural(c.Skipped, "record"), plural(c.Remarks, "part"))
 	return errRejected
-}
-
-func writeForecasts(ctx context.Context, std streams, path, format string, all iter.Seq[*pb.StreetForecast]) error {
-	format = cmp.Or(format, forecast.FormatOf(path))
-	n := 0
-	err := writeOutput(ctx, path, std.out, func(w io.Writer) (err error) {
-		n, err = publish.Write(w, format, all)
-		return err
-	})
-	must.Do(err, "cannot write forecasts to "+path)
-	fmt.Fprintf(std.err, "trafficctl: wrote the forecasts of %s as %s\n", plural(n, "street"), format)
-	return nil
 }
 
 // envPassword names the environment variable for the password; other users can see flags.

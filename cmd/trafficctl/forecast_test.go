@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
-	"fmt"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,8 +20,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/trafficctl/internal/forecast"
 	"trafficd/schemas/contract"
-	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
 	"trafficd/sources/api"
@@ -32,110 +36,68 @@ func decoded(t testing.TB, message string) *pb.StreetForecastResponse {
 	return r
 }
 
-// temporary returns the path of a file in a directory that is removed after the test.
-func temporary(t testing.TB, name string) string { return filepath.Join(t.TempDir(), name) }
-
-// TestForecastGenerate checks that generated forecasts are valid in every format, and the same
-// flags produce the same bytes.
-func TestForecastGenerate(t *testing.T) {
-	f := func(name string, args ...string) {
-		t.Helper()
-		path := temporary(t, name)
-		args = append([]string{"forecast", "generate", "--streets", "101", "--periods", "5", "--from", "2026-11-20T18:00:00Z", "--output", path}, args...)
-		requireSuccess(t, "", args...)
-		first := textOf(t, path)
-		requireSuccess(t, "", args...)
-		require.Equal(t, first, textOf(t, path))
-
-		built := requireSuccess(t, "", "forecast", "build", path)
-		layer := decoded(t, built.out)
-		require.Len(t, layer.StreetForecast, 101)
-		for _, s := range layer.StreetForecast {
-			normal := proto.CloneOf(s)
-			_, err := forecasts.Normalise(normal, forecasts.MaxSpeed)
-			require.NoError(t, err)
-			require.True(t, proto.Equal(normal, s))
-			require.Len(t, s.Forecast, 5)
-			require.Equal(t, "2026-11-20T19:00:00Z", s.Forecast[4].Start)
-			_, err = openlr.Decode(s.OpenLRcode)
-			require.NoError(t, err)
-		}
-	}
-	f("f.pb")
-	f("f.json")
-	f("f.ndjson.gz")
-	f("f.json.gz", "--seed", "2")
-
-	a := runWith(t, "", "forecast", "generate", "--streets", "3", "--from", "2026-11-20", "--seed", "1").out
-	b := runWith(t, "", "forecast", "generate", "--streets", "3", "--from", "2026-11-20", "--seed", "2").out
-	require.NotEqual(t, a, b)
-	today := func() string { return `"start":"` + time.Now().UTC().Format(time.DateOnly) }
-	before := today()
-	now := runWith(t, "", "forecast", "generate", "--streets", "1", "--periods", "1", "--step", "24h").out
-	require.True(t, strings.Contains(now, before) || strings.Contains(now, today()), "the first period must start today: %s", now)
+// writeForecasts writes forecasts of the given number of streets, with periods that do not end
+// during the test, to a file.
+func writeForecasts(t testing.TB, streets int) (path string) {
+	t.Helper()
+	cfg := town.DefaultForecastConfig()
+	cfg.Streets, cfg.Periods, cfg.Step, cfg.From = streets, 8, 6*time.Hour, time.Now().UTC().Truncate(time.Hour)
+	path = filepath.Join(t.TempDir(), "f.pb")
+	require.NoError(t, town.WriteForecasts(path, cfg))
+	return path
 }
 
-func TestForecastGenerateRejects(t *testing.T) {
-	f := func(want string, args ...string) {
-		t.Helper()
-		require.Empty(t, requireFailure(t, "", want, append([]string{"forecast", "generate"}, args...)...).out)
-	}
-	f("--streets 0", "--streets", "0")
-	f("--periods 0", "--periods", "0")
-	f("--step 0s", "--step", "0s")
-	f("--step 1.5s", "--step", "1.5s")
-	f("--from", "--from", "yesterday")
-	f("--from", "--from", "2261-12-31T23:00:00Z")
-	f("must be protobuf, json or ndjson", "--format", "xml")
-}
-
-// TestForecastBuildReportsFaults checks that valid records are written, invalid ones reported, and
-// the exit code is 2 if there are any.
-func TestForecastBuildReportsFaults(t *testing.T) {
+// TestForecastFaults checks that valid records are read, invalid ones reported, and the exit code is
+// 2 if there are any.
+func TestForecastFaults(t *testing.T) {
 	good := `{"street":1,"fromnode":1,"forecast":[{"start":"2026-11-20T18:00Z","end":"2026-11-20T19:15:00+01:00","speed_valid":true,"speed":50}]}`
-	r := runWith(t, good+"\n{}\n{\"street\":2147483648,\"fromnode\":1}\n"+strings.Repeat("no\n", 29), "forecast", "build", "-", "--format", "json")
-	require.Equal(t, exitRejected, r.code)
-	require.Contains(t, r.err, "line 2 skipped: missing street identity: street and fromnode are both 0")
-	require.Contains(t, r.err, "line 3 skipped: street and fromnode must be 32-bit integers: street 2147483648, fromnode 1")
-	require.Contains(t, r.err, "… and 11 more")
-	require.Contains(t, r.err, "31 records skipped, 0 parts omitted or corrected")
-	var layer pb.StreetForecastResponse
-	require.NoError(t, protojson.Unmarshal([]byte(r.out), &layer))
-	require.Len(t, layer.StreetForecast, 1)
-	require.Equal(t, "2026-11-20T18:15:00Z", layer.StreetForecast[0].Forecast[0].End)
+	read := func(text string) (forecast.Content, string, error) {
+		t.Helper()
+		var errs bytes.Buffer
+		content, err := readForecasts(t.Context(), streams{in: strings.NewReader(text), err: &errs}, "-", "", forecasts.MaxSpeed)
+		if err == nil {
+			err = errIfFaulty(streams{err: &errs}, content)
+		}
+		return content, errs.String(), err
+	}
+	content, notes, err := read(good + "\n{}\n{\"street\":2147483648,\"fromnode\":1}\n" + strings.Repeat("no\n", 29))
+	require.ErrorIs(t, err, errRejected)
+	require.Contains(t, notes, "line 2 skipped: missing street identity: street and fromnode are both 0")
+	require.Contains(t, notes, "line 3 skipped: street and fromnode must be 32-bit integers: street 2147483648, fromnode 1")
+	require.Contains(t, notes, "… and 11 more")
+	require.Contains(t, notes, "31 records skipped, 0 parts omitted or corrected")
+	require.Len(t, content.Forecasts, 1)
+	require.Equal(t, "2026-11-20T18:15:00Z", content.Forecasts[0].Forecast[0].End)
 
-	requireFailure(t, "{}\n", "it contains no valid forecast", "forecast", "build", "-")
-	r = requireSuccess(t, good+"\n"+good, "forecast", "build", "-")
-	require.Len(t, decoded(t, r.out).StreetForecast, 1)
-
-	fast := strings.ReplaceAll(good, `"speed":50`, `"speed":600`)
-	requireSuccess(t, fast, "forecast", "build", "-", "--max-speed", "700")
+	_, _, err = read("{}\n")
+	require.ErrorContains(t, err, "it contains no valid forecast")
+	content, _, err = read(good + "\n" + good)
+	require.NoError(t, err)
+	require.Len(t, content.Forecasts, 1)
+	_, _, err = read(strings.ReplaceAll(good, `"speed":50`, `"speed":600`))
+	require.Error(t, err)
 }
 
-// TestForecastSpeedValid checks that like the daemon, build and get treat a period without
-// speed_valid as valid. They also show periods with invalid speeds.
-func TestForecastSpeedValid(t *testing.T) {
-	start := time.Now().UTC().Truncate(time.Hour)
-	f := func(member string, want bool) {
-		t.Helper()
-		in := fmt.Sprintf(`{"street":1,"fromnode":1,"forecast":[{"start":%q,"end":%q,"speed":50%s}]}`,
-			start.Format(time.RFC3339), start.Add(6*time.Hour).Format(time.RFC3339), member)
-		built := requireSuccess(t, in, "forecast", "build", "-")
-		p := decoded(t, built.out).StreetForecast[0].Forecast[0]
-		require.NotNil(t, p.SpeedValid)
-		require.Equal(t, want, p.GetSpeedValid())
+// TestForecastReadInterrupted checks that an interrupt ends the reading of a file.
+func TestForecastReadInterrupted(t *testing.T) {
+	input := file(t, "in.ndjson", strings.Repeat(`{"street":1}`+"\n", 10))
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	_, err := readForecasts(ctx, streams{err: io.Discard}, input, "", 500)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "cannot read "+input)
+}
 
-		layer := serveLayer(t)
-		layer.Put(decoded(t, built.out).StreetForecast[0])
-		layer.Publish(time.Now())
-		waitForStreets(t, layer.Layer, 1)
-		got := layer.get(t, "--format", "csv")
-		require.Contains(t, got.out, fmt.Sprintf(",false,%t,50,0,", want))
-		got = layer.get(t, "--format", "json")
-		require.Contains(t, got.out, fmt.Sprintf(`"speed_valid":%t`, want))
-	}
-	f("", true)
-	f(`,"speed_valid":false`, false)
+// TestForecastSpeedValid checks that get shows periods with invalid speeds.
+func TestForecastSpeedValid(t *testing.T) {
+	layer := serveLayer(t)
+	start := time.Now().UTC().Truncate(time.Hour)
+	layer.Put(&pb.StreetForecast{Street: 1, Fromnode: 1, Forecast: []*pb.ForecastPeriod{
+		{Start: start.Format(time.RFC3339), End: start.Add(6 * time.Hour).Format(time.RFC3339), SpeedValid: proto.Bool(false), Speed: 50},
+	}})
+	layer.Publish(time.Now())
+	waitForStreets(t, layer.Layer, 1)
+	require.Contains(t, layer.get(t, "--format", "json").out, `"speed_valid":false`)
 }
 
 // served is a layer behind the daemon's HTTP server.
@@ -166,13 +128,11 @@ func (s served) get(t *testing.T, args ...string) result {
 	return requireSuccess(t, "", s.args(args...)...)
 }
 
-// TestForecastEndToEnd checks that forecasts are generated, published to a real broker, read by
-// the feed, served as a layer and fetched in every format.
+// TestForecastEndToEnd checks that forecasts are published to a real broker, read by the feed,
+// served as a layer and fetched in every format.
 func TestForecastEndToEnd(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("forecasts", 3))
-	file := temporary(t, "f.ndjson.gz")
-	start := time.Now().UTC().Truncate(time.Hour) // with periods that do not end during the test
-	requireSuccess(t, "", "forecast", "generate", "--streets", "50", "--periods", "8", "--step", "6h", "--from", start.Format(time.RFC3339), "--output", file)
+	file := writeForecasts(t, 50)
 	r := requireSuccess(t, "", "forecast", "publish", file, "--brokers", k.Brokers[0])
 	require.Contains(t, r.err, "50 streets published, 0 removed")
 	requireFailure(t, "", `--topic: topic "none" does not exist: create it with cleanup.policy compact`,
@@ -195,7 +155,7 @@ func TestForecastEndToEnd(t *testing.T) {
 	checkFormats(t, s)
 
 	// Half of the streets are missing: the topic gets tombstones and the layer removes the streets.
-	requireSuccess(t, "", "forecast", "generate", "--streets", "25", "--periods", "8", "--step", "6h", "--from", start.Format(time.RFC3339), "--output", file)
+	file = writeForecasts(t, 25)
 	r = requireSuccess(t, "", "forecast", "publish", file, "--brokers", k.Brokers[0], "--tombstone-missing")
 	require.Contains(t, r.err, "25 streets published, 25 removed")
 	waitForStreets(t, s.Layer, 25)
@@ -232,17 +192,7 @@ func checkFormats(t *testing.T, s served) {
 	require.Len(t, layer.StreetForecast, 50)
 	require.Contains(t, r.err, "50 streets")
 
-	rows, err := csv.NewReader(strings.NewReader(s.get(t, "--format", "csv").out)).ReadAll()
-	require.NoError(t, err)
-	periods := 0
-	for _, f := range layer.StreetForecast {
-		periods += len(f.Forecast)
-	}
-	require.Len(t, rows, 1+periods)
-	require.Equal(t, "fromnode", rows[0][1])
-	table := s.get(t, "--format", "table", "--quiet")
-	require.Equal(t, 1+periods, strings.Count(table.out, "\n"))
-	require.Empty(t, table.err)
+	require.Empty(t, s.get(t, "--quiet").err)
 
 	var map30 struct {
 		Features []struct {
@@ -272,6 +222,7 @@ func TestForecastGetRejected(t *testing.T) {
 	f("401 GENERAL_UNAUTHENTICATED", "--key", "wrong")
 	f("--url", "--url", "localhost:8080")
 	f("--format", "--format", "xml")
+	f("403 GENERAL_FORBIDDEN", "--key", noRightKey)
 	f("--horizon -7", "--horizon", "-7")
 	f("cannot get the forecasts", "--url", "http://127.0.0.1:1")
 }
@@ -296,4 +247,27 @@ func TestForecastPublishRejects(t *testing.T) {
 	f(`cannot write to topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--timeout", "200ms")
 	f("\n--brokers: cannot connect to 127.0.0.1:1", good, "--brokers", "127.0.0.1:1", "--timeout", "200ms")
 	f(`cannot read topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--tombstone-missing", "--read-within", "500ms")
+}
+
+// TestCommandWithoutResponse checks that if the daemon does not respond, the command fails after
+// the timeout or an interrupt.
+func TestCommandWithoutResponse(t *testing.T) {
+	asked := make(chan struct{}, 2)
+	daemon := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer daemon.Close()
+	args := []string{"forecast", "get", "--url", daemon.URL, "--key", testKey}
+	requireFailure(t, "", " within --timeout 1s; increase it, or check the daemon and --url", append(args, "--timeout", "1s")...)
+	<-asked
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		<-asked
+		cancel(errors.New("interrupt signal received"))
+	}()
+	var out, errs strings.Builder
+	require.Equal(t, exitFailed, run(ctx, args, streams{nil, &out, &errs}))
+	require.Equal(t, "trafficctl: interrupted (interrupt signal received)\n", errs.String())
 }

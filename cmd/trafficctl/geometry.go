@@ -11,15 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/must"
-	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/geometry"
-	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
 )
 
 const geometryHelp = `Convert the geometries in a file, or from standard input, between encodings and coordinate
-formats. The results are identical to those of the routing service.
+formats. The results are identical to those of the routing service, which is not called.
 
 Encodings for --from and --to. By default, the extension of the file name selects the
 encoding (.json selects geojson); without a known extension, the encoding is wkt:
@@ -43,23 +41,19 @@ GeoJSON expect OG_GEODECIMAL.
 A geometry that cannot be converted is reported with its line number and omitted. After an
 interrupt, standard output contains the geometries converted so far; a file is unchanged.
 
-With --url, a daemon's routing service converts the coordinates, in jobs of several
-hundred geometries. The key needs the routing right.
-
 Exit codes: 0 everything converted, 1 failure, 2 some geometries omitted.`
 
 const geometryExamples = `  echo 'POINT (8.2505556 48.7627778)' | trafficctl geometry --format-to VENDOR_CONFORM
   trafficctl geometry --from wkt --to hex --format-from VENDOR_SMARTUNITS --format-to EPSG:25832 streets.wkt
-  trafficctl geometry places.kml --output places.geojson
-  trafficctl geometry streets.wkt --format-to EPSG:25832 --url http://127.0.0.1:8080 --key-file routing.key`
+  trafficctl geometry places.kml --output places.geojson`
 
 type geometryFlags struct {
-	connection
 	cfg        geometry.Config
 	from, to   string
 	formatFrom string
 	formatTo   string
 	output     string
+	quiet      bool
 }
 
 func newGeometry(std streams) *cobra.Command {
@@ -83,15 +77,13 @@ func newGeometry(std streams) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	c.connection.register(f, client.Routing)
-	url := f.Lookup("url")
-	url.DefValue, url.Usage = "", "base URL of a daemon whose routing service converts the coordinates; by default, they are converted locally"
 	f.StringVar(&c.from, "from", "", "encoding of the input")
 	f.StringVar(&c.to, "to", "", "encoding of the output")
 	f.StringVar(&c.formatFrom, "format-from", string(geo.GeoDecimal), "coordinate format of the input")
 	f.StringVar(&c.formatTo, "format-to", string(geo.GeoDecimal), "coordinate format of the output")
 	f.StringVar(&c.output, "output", stdio, "write the geometries to this file")
 	f.IntVar(&c.cfg.MaxBytes, "max-bytes", geometry.DefaultMaxBytes, "maximum size of a geometry in the input, in bytes")
+	f.BoolVar(&c.quiet, "quiet", false, "do not print progress")
 	return cmd
 }
 
@@ -100,9 +92,8 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	cfg.From = geometry.EncodingOf(c.from, feed.TrimCompression(name))
 	cfg.To = geometry.EncodingOf(c.to, feed.TrimCompression(c.output))
 	must.Do(cfg.Validate())
-	converter, closeClient, err := c.converter()
-	must.Do(err)
-	defer closeClient()
+	from := must.Get(parseSystem("format-from", c.formatFrom))
+	to := must.Get(parseSystem("format-to", c.formatTo))
 
 	if in, err := os.Stat(name); err == nil && in.Mode().IsRegular() {
 		if out, err := os.Stat(c.output); err == nil && os.SameFile(in, out) {
@@ -119,7 +110,7 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	var failed error
 	// When ctx is done, Run still writes what it has converted, so the writer must not fail then.
 	err = writeOutput(context.WithoutCancel(ctx), c.output, std.out, func(out io.Writer) error {
-		tally, failed = geometry.Run(ctx, in, out, cfg, converter, func(position string, err error) {
+		tally, failed = geometry.Run(ctx, in, out, cfg, geo.NewConversion(from, to), func(position string, err error) {
 			display.note(fmt.Sprintf("%s: %v", position, err))
 		})
 		return failed
@@ -137,23 +128,6 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 		return errRejected
 	}
 	return nil
-}
-
-// converter returns the converter that the flags select and a function that closes it. It returns
-// an error for flags that would have no effect.
-func (c *geometryFlags) converter() (geometry.Converter, func(), error) {
-	for _, name := range []string{"key", "key-file", "ca", "timeout"} {
-		if !c.flags.Changed("url") && c.flags.Changed(name) {
-			return nil, nil, fmt.Errorf("--%s requires --url; without --url no daemon is called", name)
-		}
-	}
-	from := must.Get(parseSystem("format-from", c.formatFrom))
-	to := must.Get(parseSystem("format-to", c.formatTo))
-	if !c.flags.Changed("url") {
-		return geometry.Offline{Conversion: geo.NewConversion(from, to)}, func() {}, nil
-	}
-	daemon := must.Get(c.client())
-	return soap.Converter{Client: soap.New(daemon), From: from, To: to}, daemon.Close, nil
 }
 
 // parseSystem parses the value of a flag: the name of a format or an EPSG code.

@@ -125,9 +125,6 @@ func TestGeometryFails(t *testing.T) {
 	f("cannot read the input", t.TempDir())
 	f("unexpected argument \"b.wkt\"", "a.wkt", "b.wkt")
 	f("or an EPSG code such as EPSG:25832", "--format-to", "UTM32")
-	f("--key requires --url", "--key", "tfd_key")
-	f("--key-file requires --url", "--key-file", "routing.key")
-	f("--timeout requires --url", "--timeout", "1m")
 	f("cannot read geometries: unexpected EOF", file(t, "places.wkt.gz", "\x1f\x8b\x08"))
 	f("cannot read geometries: the input is a ZIP archive, such as KMZ", file(t, "places.kmz", "PK\x03\x04\x14\x00"))
 	f("cannot read KML: it has no placemark", file(t, "network.kml", "<kml><Document><NetworkLink/></Document></kml>"))
@@ -146,15 +143,13 @@ func TestGeometryReplacesOutput(t *testing.T) {
 		require.Equal(t, want, textOf(t, out))
 	}
 	f(exitFailed, before, place, "--from", "kml", "--to", "kml")
-	f(exitFailed, before, place, "--url", "http://127.0.0.1:1", "--key", "tfd_key")
-	f(exitFailed, before, place, "--url", "http://127.0.0.1:1", "--key", "tfd_key", "--to", "geojson")
 	f(exitDone, place, place)
 	f(exitRejected, "", "POINT (\n")
 	f(exitDone, place, place)
 	f(exitDone, "", "")
 }
 
-// TestGeometryLong checks that a file of many batches keeps its order.
+// TestGeometryLong checks that a file with many geometries is converted whole.
 func TestGeometryLong(t *testing.T) {
 	path := file(t, "many.wkt", strings.Repeat(place, 10_000))
 	r := requireSuccess(t, "", "geometry", path)

@@ -83,7 +83,10 @@ func parseExpiry(text string, now time.Time) (string, error) {
 	if text == "" {
 		return "", nil
 	}
-	at, err := parseMoment(text)
+	at, err := time.Parse(time.RFC3339, text)
+	if date, dateErr := time.Parse(time.DateOnly, text); dateErr == nil {
+		at, err = date, nil
+	}
 	if duration, durationErr := time.ParseDuration(text); durationErr == nil {
 		at, err = now.Add(duration).Truncate(time.Second), nil
 	}

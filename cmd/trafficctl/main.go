@@ -1,6 +1,6 @@
 // Command trafficctl is the command-line tool for integrators and operators of trafficd. It sends
-// measurements, manages API keys, forecasts and routing jobs, converts geometries, inspects a
-// daemon's journal and dead letters, and delivers the journal of a lost daemon.
+// measurements, publishes forecasts, manages API keys, converts geometries, inspects a daemon's
+// journal and dead letters, and delivers the journal of a lost daemon.
 package main
 
 import (
@@ -91,20 +91,21 @@ func newRoot(std streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "trafficctl",
 		Short: "Send data to trafficd and operate it",
-		Long: `trafficctl generates detector measurements, sends them to trafficd and resubmits those
-that were rejected. It generates, publishes and gets street forecasts, converts
-geometries, and manages routing jobs and API keys. Operators use it to follow a daemon's
-state and to inspect its journal and dead letters.
+		Long: `trafficctl sends measurements to trafficd and resubmits those that were rejected. It
+publishes and gets street forecasts, converts geometries, and manages API keys. Operators
+use it to follow a daemon's state and to inspect its journal and dead letters.
 
 To try it in an empty directory, with a daemon without stores, which validates
 measurements and discards them:
 
   umask 077 # other users must not read the key
   trafficctl key new --name demo --product-instance demo --rights ingest --file keys.yaml > demo.key
-  trafficctl generate --detectors 100 --intervals 12 --registry-out detectors.csv --output hour.ndjson
+  echo detectorCode,measureTypeCode,timestampFrom,timestampTo,value > hour.csv
+  echo D1,speed,2026-11-01T08:00:00Z,2026-11-01T08:05:00Z,48.5 >> hour.csv
+  printf 'detectorCode\nD1\n' > detectors.csv
   trafficd --set clickhouse.enabled=false --set kafka.enabled=false --set journal.dir=journal \
       --set api.keys_file=keys.yaml --set 'registry.feeds=[{product_instance: demo, file: {path: detectors.csv}}]' &
-  trafficctl send hour.ndjson --key-file demo.key # retries until the daemon is ready
+  trafficctl send hour.csv --key-file demo.key # retries until the daemon is ready
   kill %% # stops the daemon
 
 Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
@@ -118,8 +119,8 @@ Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
-	root.AddCommand(newSend(std), newResubmit(std), newGenerate(std), newKey(std),
-		newForecast(std), newJob(std), newJournal(std), newDeadLetter(std), newGeometry(std), newTop(std), newTap(std), &cobra.Command{
+	root.AddCommand(newSend(std), newResubmit(std), newKey(std),
+		newForecast(std), newJournal(std), newDeadLetter(std), newGeometry(std), newTop(std), newTap(std), &cobra.Command{
 			Use:     "version",
 			Short:   "Print the version",
 			Example: "  trafficctl version",

@@ -123,7 +123,7 @@ func TestUnknownFlag(t *testing.T) {
 // TestUsageErrors checks that errors about arguments and flags say where the usage is described.
 func TestUsageErrors(t *testing.T) {
 	requireFailure(t, "", "received 0; usage: trafficctl resubmit FILE|- [flags]", "resubmit")
-	requireFailure(t, "", "usage: trafficctl generate [flags]", "generate", "day.csv")
+	requireFailure(t, "", "usage: trafficctl version [flags]", "version", "day.csv")
 	requireFailure(t, "", "unknown flag: --fast; see trafficctl send --help", "send", "--fast")
 }
 
@@ -153,7 +153,7 @@ func TestInterruptedInput(t *testing.T) {
 	f("send", "-", "--dry-run")
 	f("resubmit", "-", "--dry-run")
 	f("geometry")
-	f("forecast", "build", "-")
+	f("forecast", "publish", "-")
 
 	// A named pipe, first without a writer, then with one that does not write.
 	pipe := filepath.Join(t.TempDir(), "pipe")
@@ -166,7 +166,7 @@ func TestInterruptedInput(t *testing.T) {
 	defer os.Remove(pipe) // first, because a late call that opens the pipe would block forever
 	f(to(d, "send", pipe)...)
 	f("geometry", pipe)
-	f("forecast", "build", pipe)
+	f("forecast", "publish", pipe)
 	f("deadletter", "ls", pipe)
 }
 

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/cmd/trafficctl/internal/send"
+	"trafficd/schemas/contract"
 )
 
 func newSender(t testing.TB, d *testDaemon, cfg send.Config, rejected io.Writer, note func(string)) *send.Sender {
@@ -32,8 +34,10 @@ func newSender(t testing.TB, d *testDaemon, cfg send.Config, rejected io.Writer,
 
 // itemOf returns the n-th item of a detector.
 func itemOf(detector string, n int) measurement.Item {
-	const from = "2026-11-01T07:50:00Z"
-	f := measurement.Fields{Detector: detector, Type: "speed", From: []byte(from), To: []byte(from), Value: fmt.Append(nil, n)}
+	from := time.Date(2026, 11, 1, 7, 50, 0, 0, time.UTC)
+	f := contract.Measurement{
+		DetectorCode: detector, MeasureTypeCode: "speed", TimestampFrom: from, TimestampTo: from, Value: json.Number(strconv.Itoa(n)),
+	}
 	return measurement.Item{JSON: f.AppendJSON(nil), Detector: detector}
 }
 
@@ -115,18 +119,6 @@ func TestOrderAndFullBatches(t *testing.T) {
 		require.Equal(t, s.Tally().Batches, int64(len(d.Batches())))
 		require.LessOrEqual(t, len(d.Batches()), detectors*each/limit+workers)
 	}
-}
-
-func TestStartsBatch(t *testing.T) {
-	d := newDaemon(t)
-	cfg := send.DefaultConfig()
-	cfg.Concurrency = 1
-	next := itemOf("A", 4)
-	next.StartsBatch = true
-	s := newSender(t, d, cfg, io.Discard, func(string) {})
-	require.NoError(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), itemOf("C", 3), next)))
-	require.Len(t, d.Batches(), 2)
-	require.Len(t, d.Batches()[0], 3)
 }
 
 func TestNothingToSend(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/ulikunitz/xz"
+	"github.com/mikelolasagasti/xz"
 
 	"trafficd/schemas/openlr"
 )
@@ -25,7 +25,7 @@ func realCodes(t testing.TB) []string {
 	}
 	require.NoError(t, err)
 	defer file.Close()
-	unpacked, err := xz.NewReader(bufio.NewReader(file))
+	unpacked, err := xz.NewReader(bufio.NewReader(file), xz.DefaultDictMax)
 	require.NoError(t, err)
 	var codes []string
 	for lines := bufio.NewScanner(unpacked); lines.Scan(); {

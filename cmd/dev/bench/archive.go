@@ -3,12 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +13,9 @@ import (
 	"github.com/prometheus/procfs"
 
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/simulate/town"
 	"trafficd/cmd/internal/must"
+	"trafficd/schemas/contract"
 )
 
 // archiveDays lists the generated days. The first is archived without derived tables, and the
@@ -40,13 +39,7 @@ func (o options) archive(ctx context.Context) {
 	defer os.RemoveAll(dir)
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: dir, Only: "clickhouse", Stderr: o.notes}))
 	defer func() { _ = stores.Close() }() // the data is temporary, so an error does not matter
-	registry := filepath.Join(dir, "detectors.csv")
-	must.Do(o.control(ctx, "generate", "--intervals", "1", "--registry-out", registry, "--output", os.DevNull, "--quiet"))
-	var detectors []string
-	for _, row := range must.Get(csv.NewReader(bytes.NewReader(must.Get(os.ReadFile(registry)))).ReadAll())[1:] {
-		detectors = append(detectors, row[0])
-	}
-	d := newDaemon(o.daemon, detectors, "clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP)
+	d := newDaemon(o.daemon, must.Get(town.New(town.DefaultConfig())).Detectors(), "clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP)
 	defer d.stop()
 	var cpu [2]time.Duration
 	for i, interval := range []string{"0s", "10s"} {
@@ -58,12 +51,24 @@ func (o options) archive(ctx context.Context) {
 	o.archiveFigures(ctx, stores.ClickHouse, cpu)
 }
 
-// control runs trafficctl. On failure, the error includes its output.
-func (o options) control(ctx context.Context, args ...string) error {
-	if out, err := exec.CommandContext(ctx, o.trafficctl, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot run %s %s: %w: %s", o.trafficctl, strings.Join(args, " "), err, out)
+// sendDay sends a day of measurements of all detectors, each interval in batches of its own.
+func sendDay(d *daemon, day string) {
+	c := town.DefaultConfig()
+	c.From, c.Types, c.AllTypes = must.Get(time.Parse(time.DateOnly, day)), []string{"speed", "flow"}, true
+	client := must.Get(d.dial())
+	defer client.Close()
+	var items [][]byte
+	flush := func() {
+		must.Do(client.post(newBody("", contract.Batch(items...), nil)))
+		items = items[:0]
 	}
-	return nil
+	for item := range must.Get(town.New(c)).Items() {
+		if len(items) == batchItems || item.StartsInterval && len(items) > 0 {
+			flush()
+		}
+		items = append(items, bytes.Clone(item.JSON))
+	}
+	flush()
 }
 
 // archiveDay sends the measurements of a day. It returns the CPU time that ClickHouse uses until
@@ -77,8 +82,7 @@ func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse
 		awaitEmpty(pending)
 	}
 	before := cpuOf(c.PIDs()...)
-	must.Do(o.control(ctx, "generate", "--from", day, "--types", "speed,flow", "--all-types", "--send",
-		"--url", "http://"+d.API, "--key", benchKey, "--quiet", "--json"))
+	sendDay(d, day)
 	d.awaitDelivered(ctx)
 	if derived {
 		awaitEmpty(pending)

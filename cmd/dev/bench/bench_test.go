@@ -23,9 +23,7 @@ func programs(t *testing.T) options {
 	needs.Everything(t, "a quiet machine for minutes")
 	daemon, err := launch.Program(t.Context(), "trafficd")
 	require.NoError(t, err)
-	trafficctl, err := launch.Program(t.Context(), "trafficctl")
-	require.NoError(t, err)
-	return options{daemon: daemon, trafficctl: trafficctl, rounds: 1, batches: 2, notes: t.Output()}
+	return options{daemon: daemon, rounds: 1, batches: 2, notes: t.Output()}
 }
 
 // TestIngestLines checks that all items are accepted, and that the figures have the names and the
@@ -71,7 +69,7 @@ $`, out.String())
 func TestLayerDaemon(t *testing.T) {
 	o := programs(t)
 	require.NoError(t, run(t.Context(), []part{func(ctx context.Context) {
-		all := o.network(ctx, 10, 5, quarter())
+		all := network(10, 5, quarter())
 		require.Len(t, all, 10)
 		require.Len(t, all[0].Forecast, 5)
 		d := o.layerDaemon(ctx, all)

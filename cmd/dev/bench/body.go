@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/go-faster/jx"
 	"github.com/klauspost/compress/gzip"
@@ -16,6 +17,7 @@ import (
 	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/lib/gunzip"
 	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/schemas/contract"
 )
 
 type body struct {
@@ -33,20 +35,17 @@ const batchItems = 14_000
 // integrator would send every five minutes.
 func synthetic() body {
 	r := rand.New(rand.NewPCG(1, 2))
-	var text bytes.Buffer
-	detectors := make([]string, batchItems)
-	text.WriteString(`{"measurements":[`)
-	for i := range batchItems {
+	m := contract.Measurement{MeasureTypeCode: "speed", TimestampFrom: time.Date(2026, 1, 20, 10, 0, 0, 0, time.UTC)}
+	m.TimestampTo = m.TimestampFrom.Add(5 * time.Minute)
+	detectors, items := make([]string, batchItems), make([][]byte, batchItems)
+	for i := range items {
 		detectors[i] = fmt.Sprintf("DET-%06d", i*7)
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		fmt.Fprintf(&text, `{"detectorCode":%q,"measureTypeCode":"speed","timestampFrom":"2026-01-20T10:00:00Z",`+
-			`"timestampTo":"2026-01-20T10:05:00Z","value":%.2f,"quality":%.2f}`,
-			detectors[i], 20+float64(r.IntN(10000))/100, float64(90+r.IntN(11))/100)
+		m.DetectorCode = detectors[i]
+		m.Value = json.Number(fmt.Sprintf("%.2f", 20+float64(r.IntN(10000))/100))
+		m.Quality = json.Number(fmt.Sprintf("%.2f", float64(90+r.IntN(11))/100))
+		items[i] = m.AppendJSON(nil)
 	}
-	text.WriteString(`]}`)
-	return newBody("", text.Bytes(), detectors)
+	return newBody("", contract.Batch(items...), detectors)
 }
 
 // newBody returns a body that contains text, compressed with gzip at its default level.
@@ -108,7 +107,7 @@ func prose() body {
 // to the first dot, and an underscore.
 func readBody(path string) (b body, err error) {
 	defer must.Return(&err)
-	var items []json.RawMessage
+	var items [][]byte
 	seen := map[string]bool{}
 	var detectors []string
 	for line := range bytes.Lines(must.Get(os.ReadFile(path))) {
@@ -128,5 +127,5 @@ func readBody(path string) (b body, err error) {
 		detectors = append(detectors, fmt.Sprintf("other-%d", n))
 	}
 	name, _, _ := strings.Cut(filepath.Base(path), ".")
-	return newBody(name+"_", must.Get(json.Marshal(map[string]any{"measurements": items})), detectors), nil
+	return newBody(name+"_", contract.Batch(items...), detectors), nil
 }

@@ -11,10 +11,8 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -22,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/simulate/town"
 	"trafficd/cmd/internal/must"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/openlr"
@@ -40,15 +39,10 @@ const (
 
 // network generates forecasts for the given number of streets, each with the given number of
 // 15-minute periods.
-func (o options) network(ctx context.Context, streets, periods int, from time.Time) []*pb.StreetForecast {
-	dir := tempDir()
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "forecasts.pb")
-	must.Do(o.control(ctx, "forecast", "generate", "--streets", strconv.Itoa(streets),
-		"--periods", strconv.Itoa(periods), "--from", from.UTC().Format(time.RFC3339), "--output", file))
-	var message pb.StreetForecastResponse
-	must.Do(proto.Unmarshal(must.Get(os.ReadFile(file)), &message))
-	return message.StreetForecast
+func network(streets, periods int, from time.Time) []*pb.StreetForecast {
+	c := town.DefaultForecastConfig()
+	c.Streets, c.Periods, c.From = streets, periods, from.UTC()
+	return slices.Collect(must.Get(town.Forecasts(c)))
 }
 
 // quarter returns the start of the current period.
@@ -128,7 +122,7 @@ func sortByDistance(all []*pb.StreetForecast) {
 // of every hundredth street. It also compares the full build with gzip -6, and measures the size of
 // the changes that a client receives if it follows the layer.
 func (o options) layerUpdates(ctx context.Context) {
-	all := o.network(ctx, layerStreets, layerPeriods, quarter())
+	all := network(layerStreets, layerPeriods, quarter())
 	sortByDistance(all)
 	var full, district, scattered []float64
 	for round := range layerRounds {
@@ -223,7 +217,7 @@ func (o options) layerTurn(ctx context.Context, prefix string, queries []string)
 	if time.Until(turn) < 140*time.Second {                       // leave time for the full build and its garbage collection
 		turn = turn.Add(time.Minute)
 	}
-	all := o.network(ctx, layerStreets, layerPeriods, turn.Add(-15*time.Minute))
+	all := network(layerStreets, layerPeriods, turn.Add(-15*time.Minute))
 	l := newLayer(ctx, all, slices.Contains(queries, ""))
 	defer l.Stop()
 	full := l.build(ctx)
@@ -268,7 +262,7 @@ func (l *layer) get(query, encoding string) []byte {
 // layerMemory measures the daemon's resident size when idle, and its peak while clients read the
 // layer and all streets change.
 func (o options) layerMemory(ctx context.Context) {
-	all := o.network(ctx, layerStreets, layerPeriods, quarter())
+	all := network(layerStreets, layerPeriods, quarter())
 	d := o.layerDaemon(ctx, all)
 	defer d.stop()
 	for _, query := range append(horizons, "") {

@@ -1,6 +1,6 @@
 // Command bench measures the daemon's CPU time and memory: for ingestion, from the socket to the
-// journal, for the forecast layer, and for the routing service. It compares them with baselines on
-// the same machine, because ratios vary much less between machines than times do.
+// journal, and for the forecast layer. It compares them with baselines on the same machine, because
+// ratios vary much less between machines than times do.
 package main
 
 import (
@@ -25,7 +25,6 @@ import (
 
 type options struct {
 	daemon     string    // path of trafficd
-	trafficctl string    // path of trafficctl, which generates forecasts
 	rounds     int       // each figure is the median of the rounds
 	batches    int       // per round
 	before     string    // path of another version of trafficd, for bench journal; empty = none
@@ -54,11 +53,11 @@ func command() *cobra.Command {
 	o := options{lines: os.Stdout, notes: os.Stderr}
 	var files []string
 	cmd := &cobra.Command{
-		Use:           "bench [ingest | deliver | layer | serving | page | archive | journal | hostile | peers | profile]",
+		Use:           "bench [ingest | deliver | layer | serving | archive | journal | hostile | peers | profile]",
 		Short:         "Measure the CPU time and memory of the daemon",
 		Long:          strings.TrimSpace(help),
 		Args:          cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs:     []string{"ingest", "deliver", "layer", "serving", "page", "archive", "journal", "hostile", "peers", "profile"},
+		ValidArgs:     []string{"ingest", "deliver", "layer", "serving", "archive", "journal", "hostile", "peers", "profile"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,9 +76,9 @@ func command() *cobra.Command {
 			}
 			ingest := []part{o.batchCosts, o.registry}
 			layer := []part{o.layerUpdates, o.layerTurns, o.layerMemory}
-			serving := []part{o.layerServing, o.layerFollowing}
+			serving := []part{o.layerServing}
 			return run(cmd.Context(), map[string][]part{
-				"":        slices.Concat(ingest, []part{o.decompressionBombs, o.geometries}, layer, serving),
+				"":        slices.Concat(ingest, []part{o.decompressionBombs}, layer, serving),
 				"ingest":  ingest,
 				"layer":   layer,
 				"serving": serving,
@@ -89,7 +88,6 @@ func command() *cobra.Command {
 				"hostile": {o.hostile},
 				"peers":   {o.peers},
 				"profile": {o.profile},
-				"page":    {o.pageSize, o.pageView, o.pageLoad},
 			}[strings.Join(args, "")])
 		},
 	}
@@ -104,7 +102,6 @@ func command() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.daemon, "daemon", beside("trafficd"), "path of trafficd")
 	f.StringVar(&o.before, "before", "", "path of another version of trafficd to compare in bench journal")
-	f.StringVar(&o.trafficctl, "trafficctl", beside("trafficctl"), "path of trafficctl, which generates forecasts")
 	f.IntVar(&o.rounds, "rounds", 7, "number of rounds; each figure is their median")
 	f.IntVar(&o.batches, "batches", 50, "number of batches per round")
 	f.StringVar(&o.telegraf, "telegraf", "telegraf", "path of Telegraf for bench peers")

@@ -50,7 +50,7 @@ func (o options) layerServing(ctx context.Context) {
 
 func (o options) againstNginx(ctx context.Context, name string, size int) {
 	const perStreet = 340 // approximate bytes of five periods
-	d := o.layerDaemon(ctx, o.network(ctx, max(1, size/perStreet), 5, quarter()), "GOMAXPROCS=1")
+	d := o.layerDaemon(ctx, network(max(1, size/perStreet), 5, quarter()), "GOMAXPROCS=1")
 	defer d.stop()
 	ours := server{url: "http://" + d.API + layers.Path}
 	_, body, err := ours.request(ctx)

@@ -30,7 +30,7 @@ func (o options) profile(ctx context.Context) {
 	d := o.delivering(ctx, b, stores)
 	d.profile(ctx, o.path("deliver"), func() { d.deliverAll(ctx, b, stores.ClickHouse) })
 
-	l := o.layerDaemon(ctx, o.network(ctx, 300, 5, quarter()))
+	l := o.layerDaemon(ctx, network(300, 5, quarter()))
 	layer := server{url: "http://" + l.API + layers.Path}
 	l.profile(ctx, o.path("layer"), func() {
 		layer.conditional = !layer.conditional

@@ -140,7 +140,7 @@ func openDataset(directory, profile, live string, now time.Time) (s source, err 
 	d.load = sync.OnceValues(func() (day, error) { return d.readDay(from) })
 	go func() { _, _ = d.load() }() // in advance, because it takes a few seconds
 	s.live = func(from time.Time) ([]string, error) {
-		return append(append([]string{"send", live}, d.Send...), "--interval="+liveStep.String()), d.replay(from, live)
+		return append(append([]string{live}, d.Send...), "--interval="+liveStep.String()), d.replay(from, live)
 	}
 	return s, nil
 }

@@ -9,12 +9,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
-
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/internal/must"
@@ -165,7 +163,13 @@ func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string
 
 // thousands formats a number with thousands separators. The number may be a negative difference, if
 // merges replaced earlier rows.
-func thousands(n uint64) string { return message.NewPrinter(language.English).Sprint(int64(n)) }
+func thousands(n uint64) string {
+	text := strconv.FormatInt(int64(n), 10)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
 
 // counts holds numbers from the stores, or their growth.
 type counts struct {

@@ -2,14 +2,18 @@ package main
 
 import (
 	"cmp"
+	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
+	"trafficd/cmd/dev/simulate/town"
 	"trafficd/cmd/internal/must"
+	"trafficd/pipeline/lib/replace"
 )
 
 // source is the traffic to send and the registry of its detectors.
@@ -25,7 +29,7 @@ type source struct {
 	example   string                                 // a detector code
 	Street    string                                 // the street of example
 	LiveAbout string                                 // description of the live traffic
-	live      func(from time.Time) ([]string, error) // the trafficctl arguments that send the liveStep from a time on
+	live      func(from time.Time) ([]string, error) // the flags for trafficctl send and the file with the liveStep from a time on
 }
 
 const defaultProfile = "deployments/quickstart/aarhus.yaml"
@@ -61,18 +65,30 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 	}
 	now := time.Now().UTC()
 	offset := must.Get(q.utcOffset(now))
-	generate := []string{
-		"generate", "--quiet", "--detectors", strconv.Itoa(q.detectors), "--types", "speed,flow", "--all-types",
-		"--seed", "1", "--utc-offset", strconv.FormatFloat(offset.Hours(), 'f', 2, 64),
+	c := town.DefaultConfig()
+	c.Streets, c.Types, c.AllTypes, c.UTCOffset = q.detectors, []string{"speed", "flow"}, true, offset.Hours()
+	write := func(ctx context.Context, path string, c town.Config) error {
+		network, err := town.New(c)
+		if err != nil {
+			return err
+		}
+		return replace.File(path, 0o666, func(w io.Writer) error {
+			if filepath.Ext(path) != ".gz" {
+				_, err := network.Write(ctx, w)
+				return err
+			}
+			z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // valid
+			_, err := network.Write(ctx, z)
+			return errors.Join(err, z.Close())
+		})
 	}
-	first := now.Truncate(interval).AddDate(0, 0, -q.days)
 	q.source = source{
 		about: fmt.Sprintf("%d × 24 h of a synthetic town with %d detectors until now, some items invalid on purpose", q.days, q.detectors),
 		file:  q.path("traffic.ndjson.gz"),
 		make: func(ctx context.Context) error {
-			_, _, err := q.trafficctl(ctx, nil, append(generate, "--from", first.Format(time.RFC3339), "--days", strconv.Itoa(q.days),
-				"--interval", interval.String(), "--error-rate", "0.001", "--output", q.path("traffic.ndjson.gz"))...)
-			return err
+			c := c
+			c.From, c.Days, c.Interval, c.ErrorRate = now.Truncate(interval).AddDate(0, 0, -q.days), q.days, interval, 0.001
+			return write(ctx, q.path("traffic.ndjson.gz"), c)
 		},
 		registry:  q.path("detectors.csv"),
 		column:    "detectorCode",
@@ -81,12 +97,14 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 		Street:    "1",
 		LiveAbout: fmt.Sprintf("the town's live traffic; its local time is %s", now.Add(offset).Format("15:04")),
 		live: func(from time.Time) ([]string, error) {
-			return append(generate, "--from", from.Format(time.RFC3339), "--interval", liveStep.String(), "--intervals", "1",
-				"--error-rate", "0.003", "--send"), nil
+			c := c
+			c.From, c.Interval, c.Count, c.ErrorRate = from, liveStep, 1, 0.003
+			path := q.path("live.ndjson")
+			return []string{path}, write(ctx, path, c)
 		},
 	}
-	_, _, err = q.trafficctl(ctx, nil, append(generate, "--intervals", "1", "--registry-out", q.source.registry, "--output", os.DevNull)...)
-	return err
+	network := must.Get(town.New(c))
+	return replace.File(q.source.registry, 0o666, network.WriteRegistry)
 }
 
 // interval is the measurement interval of the traffic before the start.
@@ -144,7 +162,7 @@ func (q *quickstart) live(ctx context.Context) {
 		}
 		args, err := q.source.live(time.Now().UTC().Truncate(liveStep).Add(-liveStep))
 		if err == nil { // in small batches
-			args = append(args, "--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile), "--quiet", "--batch", "250")
+			args = append(append([]string{"send"}, args...), "--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile), "--quiet", "--batch", "250")
 			_, _, err = q.trafficctl(ctx, nil, args...)
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != last {

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"trafficd/cmd/dev/conformance/foreign"
 	"trafficd/cmd/dev/daemontest"
+	"trafficd/cmd/dev/simulate/town"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -124,10 +124,9 @@ func (m *mapPage) check(t *testing.T, query, accept, cache string, want passed) 
 // publishFile writes a file of forecasts, whose periods neither begin nor end during a test.
 func publishFile(t *testing.T, path string) {
 	t.Helper()
-	start := time.Now().UTC().Truncate(time.Hour)
-	foreign.Run(t, foreign.Trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(mapStreets),
-		"--from", start.Format(time.RFC3339), "--periods", "3", "--step", "6h", "--output", path+".new.pb")
-	require.NoError(t, os.Rename(path+".new.pb", path))
+	cfg := town.DefaultForecastConfig()
+	cfg.Streets, cfg.Periods, cfg.Step, cfg.From = mapStreets, 3, 6*time.Hour, time.Now().UTC().Truncate(time.Hour)
+	require.NoError(t, town.WriteForecasts(path, cfg))
 }
 
 // changeFile changes and removes streets throughout the file.

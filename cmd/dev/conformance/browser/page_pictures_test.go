@@ -11,12 +11,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"trafficd/cmd/dev/conformance/foreign"
 	"trafficd/cmd/dev/daemontest"
+	"trafficd/cmd/dev/simulate/town"
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -185,12 +186,9 @@ func (p *tab) chooseByClick(street int) {
 // the same at any time of day.
 func atRushHour(t *testing.T, feed string) {
 	t.Helper()
-	foreign.Run(t, foreign.Trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
-		"--from", rushHour.Format(time.RFC3339), "--periods", "16", "--step", "15m", "--output", feed+".new.pb")
-	text, err := os.ReadFile(feed + ".new.pb")
+	seq, err := town.Forecasts(pageForecasts(rushHour))
 	require.NoError(t, err)
-	var all pb.StreetForecastResponse
-	require.NoError(t, proto.Unmarshal(text, &all))
+	all := pb.StreetForecastResponse{StreetForecast: slices.Collect(seq)}
 	later := justBefore(time.Now()).Sub(rushHour)
 	for _, s := range all.StreetForecast {
 		for _, p := range s.Forecast {
@@ -201,7 +199,7 @@ func atRushHour(t *testing.T, feed string) {
 			}
 		}
 	}
-	text, err = proto.Marshal(&all)
+	text, err := proto.Marshal(&all)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(feed+".new.pb", text, 0o600))
 	require.NoError(t, os.Rename(feed+".new.pb", feed))

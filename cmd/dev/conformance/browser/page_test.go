@@ -20,6 +20,7 @@ import (
 
 	"trafficd/cmd/dev/conformance/foreign"
 	"trafficd/cmd/dev/daemontest"
+	"trafficd/cmd/dev/simulate/town"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -57,10 +58,16 @@ func withForecasts(t *testing.T, d *daemontest.Trafficd) (_ *daemontest.Trafficd
 // change during a test.
 func forecastsFrom(t *testing.T, feed string, then, written time.Time) {
 	t.Helper()
-	foreign.Run(t, foreign.Trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
-		"--from", justBefore(then).Format(time.RFC3339), "--periods", "16", "--step", "15m", "--output", feed+".new.pb")
+	require.NoError(t, town.WriteForecasts(feed+".new.pb", pageForecasts(justBefore(then))))
 	require.NoError(t, os.Chtimes(feed+".new.pb", written, written))
 	require.NoError(t, os.Rename(feed+".new.pb", feed))
+}
+
+// pageForecasts describes forecasts for the four hours from a time on.
+func pageForecasts(from time.Time) town.ForecastConfig {
+	cfg := town.DefaultForecastConfig()
+	cfg.Streets, cfg.Periods, cfg.From = pageStreets, 16, from
+	return cfg
 }
 
 // justBefore returns a whole minute from one to two minutes before a time.

@@ -73,7 +73,7 @@ func faults(t *testing.T) []fault {
 		}
 	}
 	publish := func(d *daemon, from time.Time) {
-		d.ctl("forecast", "generate", "--streets", "100", "--periods", "4", "--from", from.UTC().Format(time.RFC3339), "--output", d.path("forecasts.pb"))
+		d.forecasts(from, 4)
 		d.ctl("forecast", "publish", d.path("forecasts.pb"), "--quiet", "--tombstone-missing", "--brokers", broker.Brokers[0])
 	}
 	var kill sync.Once // once for the daemons that share the broker
@@ -85,7 +85,7 @@ func faults(t *testing.T) []fault {
 			prepare: func(d *daemon) {
 				tls(100 * 24 * time.Hour)(d)
 				d.replace("keys.yaml", strings.Replace(d.keys(""), "[ingest]", "[ingest, forecast, routing]", 1))
-				d.ctl("forecast", "generate", "--streets", "100", "--output", d.path("forecasts.pb"))
+				d.forecasts(time.Now().Truncate(15*time.Minute), 24)
 			},
 		},
 		{alerts: "TrafficdDown", name: "down", inject: func(d *daemon) {
@@ -294,11 +294,9 @@ func TestFaults(t *testing.T) {
 	t.Run("dashboards", func(t *testing.T) {
 		d := daemons[slices.IndexFunc(all, func(f fault) bool { return f.name == "healthy" })]
 		d.t = t
-		d.replace("points.wkt", strings.Repeat("POINT (8.25 48.76)\n", 100))
 		requireData(t, p, d, func() {
 			d.ctl("forecast", "get", "--url", d.url(), "--ca", d.path("tls.crt"), "--key", d.name)
-			d.ctl("geometry", d.path("points.wkt"), "--url", d.url(), "--ca", d.path("tls.crt"), "--key", d.name, "--quiet",
-				"--format-to", "VENDOR_CONFORM", "--output", d.path("converted.wkt"))
+			d.convert()
 		})
 	})
 	for i, d := range daemons {

@@ -32,7 +32,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/simulate/town"
+	"trafficd/schemas/geo"
+	"trafficd/schemas/xroute"
 	"trafficd/sources/ingest"
+	"trafficd/sources/routing"
 )
 
 // limit bounds every wait.
@@ -162,6 +166,40 @@ func (d *daemon) read(name string) string {
 func (d *daemon) ctl(args ...string) {
 	out, err := exec.CommandContext(d.t.Context(), filepath.Join(d.programs, "trafficctl"), args...).CombinedOutput()
 	require.NoError(d.t, err, "%s", out)
+}
+
+// forecasts writes forecasts of 100 streets to forecasts.pb.
+func (d *daemon) forecasts(from time.Time, periods int) {
+	cfg := town.DefaultForecastConfig()
+	cfg.Streets, cfg.From, cfg.Periods = 100, from.UTC(), periods
+	require.NoError(d.t, town.WriteForecasts(d.path("forecasts.pb"), cfg))
+}
+
+// convert runs a job that converts geometries, until its results are fetched.
+func (d *daemon) convert() {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	call := func(m xroute.Message) xroute.Response {
+		envelope, err := xroute.AppendMessage(nil, m)
+		require.NoError(d.t, err)
+		r, err := launch.Request(d.t.Context(), &http.Client{Transport: transport}, http.MethodPost, d.url()+routing.Path, envelope,
+			"Authorization", "apiKey "+d.name, "Content-Type", "text/xml; charset=utf-8", "SOAPAction", `""`)
+		require.NoError(d.t, err)
+		response, err := xroute.ReadResponse(bytes.NewReader(r.Body), xroute.DefaultLimits())
+		require.NoError(d.t, err, "%s", r.Body)
+		return response
+	}
+	var points []xroute.EncodedGeometry
+	for range 100 {
+		points = append(points, &xroute.Point{Encodings: xroute.Encodings{WKT: new("POINT (8.25 48.76)")}})
+	}
+	options := xroute.RequestOptions{ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: geo.Conform}
+	started := call(&xroute.StartConvertGeometries{Geometries: points, Options: options}).(*xroute.StartConvertGeometriesResponse)
+	id := *started.Result.ID
+	for !call(&xroute.WatchJob{ID: id}).(*xroute.WatchJobResponse).Result.Status.Ended() {
+	}
+	fetched := call(&xroute.FetchConvertGeometries{ID: id}).(*xroute.FetchConvertGeometriesResponse)
+	require.Len(d.t, fetched.Result.Geometries, len(points))
 }
 
 // certificate writes tls.crt and tls.key, valid for the given time.

@@ -28,11 +28,10 @@ type Service struct {
 	TooLarge string // advice after a 413 response
 }
 
-// The daemon's services (contract 1, 2 and 3).
+// The daemon's services (contract 1 and 2).
 var (
 	Ingest   = Service{"/dataprovider/ingestion/v1/detectors/data/ingest", "ingest", "use a smaller --batch, or raise the daemon's limits"}
 	Forecast = Service{"/mlf/v1/forecast/realtime", "forecast", ""}
-	Routing  = Service{"/xroute/ws/XRoute", "routing", "raise the daemon's setting routing.max_body_bytes"}
 )
 
 // Config holds the settings of the connection to a daemon. Each field corresponds to the flag of

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/schemas/contract"
 )
 
 // Mapping assigns columns (CSV) or members (JSON) to the members of a measurement. A row holds one
@@ -38,12 +40,12 @@ type Melt struct{ Column, Type string }
 // DefaultMapping returns the mapping for columns with the contract's member names.
 func DefaultMapping() Mapping {
 	return Mapping{
-		Detector:        measurement.DetectorCode,
-		Type:            measurement.MeasureTypeCode,
-		From:            measurement.TimestampFrom,
-		To:              measurement.TimestampTo,
-		Value:           measurement.Value,
-		Quality:         measurement.Quality,
+		Detector:        contract.FieldDetectorCode.String(),
+		Type:            contract.FieldMeasureTypeCode.String(),
+		From:            contract.FieldTimestampFrom.String(),
+		To:              contract.FieldTimestampTo.String(),
+		Value:           contract.FieldValue.String(),
+		Quality:         contract.FieldQuality.String(),
 		QualityOptional: true,
 		Decimal:         '.',
 		Clock:           Clock{Layout: LayoutISO, Zone: time.UTC, Overlap: OverlapReject},
@@ -131,7 +133,6 @@ type assembler struct {
 	mapping   Mapping
 	now       time.Time // rows that Clock.Shift moves past it are skipped
 	values    []valueColumn
-	fields    measurement.Fields
 	body      []byte   // the row's measurements as JSON
 	ends      []int    // end of each measurement in body
 	detectors []string // detector code of each measurement
@@ -186,14 +187,12 @@ func (a *assembler) build(cells []string) (err error) {
 	if m.Clock.Shift != 0 && to.After(a.now) {
 		return nil
 	}
-	f := &a.fields
-	f.From, f.To = measurement.AppendTime(f.From[:0], from), measurement.AppendTime(f.To[:0], to)
-	f.Quality = nil
+	f := contract.Measurement{TimestampFrom: from, TimestampTo: to}
 	if cells[cellQuality] != "" {
 		if a.numbers, err = appendNumber(a.numbers, cells[cellQuality], m.Decimal); err != nil {
 			return fmt.Errorf("column %s: %w", m.Quality, err)
 		}
-		f.Quality = a.numbers
+		f.Quality = json.Number(a.numbers)
 	}
 	for i, v := range a.values {
 		cell := cells[cellValues+i]
@@ -201,14 +200,14 @@ func (a *assembler) build(cells []string) (err error) {
 			*a.empty++
 			continue
 		}
-		f.Detector, f.Type = cmp.Or(v.detector, cells[cellDetector]), cmp.Or(v.kind, cells[cellType])
+		f.DetectorCode, f.MeasureTypeCode = cmp.Or(v.detector, cells[cellDetector]), cmp.Or(v.kind, cells[cellType])
 		start := len(a.numbers)
 		if a.numbers, err = appendNumber(a.numbers, cell, m.Decimal); err != nil {
 			return fmt.Errorf("column %s: %w", v.name, err)
 		}
-		f.Value = a.numbers[start:]
+		f.Value = json.Number(a.numbers[start:])
 		a.body = f.AppendJSON(a.body)
-		a.ends, a.detectors = append(a.ends, len(a.body)), append(a.detectors, f.Detector)
+		a.ends, a.detectors = append(a.ends, len(a.body)), append(a.detectors, f.DetectorCode)
 	}
 	return nil
 }

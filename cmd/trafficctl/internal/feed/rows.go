@@ -16,6 +16,7 @@ import (
 	"github.com/go-faster/jx"
 
 	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/schemas/contract"
 )
 
 // eachRecord reads CSV. The first row is the header unless the column names are configured.
@@ -243,7 +244,7 @@ type objects struct {
 }
 
 func (s *Source) newObjects(yield yieldFunc) *objects {
-	o := &objects{yield: yield, member: s.cfg.Member, d: jx.DecodeBytes(nil), names: []string{measurement.DetectorCode}}
+	o := &objects{yield: yield, member: s.cfg.Member, d: jx.DecodeBytes(nil), names: []string{contract.FieldDetectorCode.String()}}
 	if m := s.cfg.Mapping; m != nil {
 		o.names, o.build = m.names(), newAssembler(*m, &s.Empty)
 	}

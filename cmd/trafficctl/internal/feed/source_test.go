@@ -4,13 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
-	"github.com/ulikunitz/xz"
+
+	"trafficd/cmd/dev/needs"
 )
 
 const (
@@ -32,7 +34,11 @@ func pack(t testing.TB, kind, text string) string {
 	case "gzip":
 		w = gzip.NewWriter(&b)
 	case "xz":
-		w, err = xz.NewWriter(&b)
+		needs.Program(t, "xz")
+		cmd := exec.Command("xz", "-c")
+		cmd.Stdin, cmd.Stdout = strings.NewReader(text), &b
+		require.NoError(t, cmd.Run())
+		return b.String()
 	case "zstd":
 		w, err = zstd.NewWriter(&b)
 	}
@@ -52,26 +58,28 @@ func TestFormatsAndCompressions(t *testing.T) {
 		JSON:   {"[" + item1 + " ,\n " + item2 + "]", `{"measurements":[` + item1 + "," + item2 + "]}\n"},
 	}
 	suffix := map[string]string{"none": "", "gzip": ".gz", "xz": ".xz", "zstd": ".zst"}
-	for format, variants := range texts {
-		for _, text := range variants {
-			for kind, end := range suffix {
-				f := func(cfg Config, stdin string) {
-					t.Helper()
-					r := readAll(t, cfg, stdin)
-					require.NoError(t, r.err, "%s %s", format, kind)
-					require.Empty(t, r.bad)
-					require.Equal(t, []string{item1, item2}, r.items, "%s %s", format, kind)
+	for kind, end := range suffix {
+		t.Run(kind, func(t *testing.T) {
+			for format, variants := range texts {
+				for _, text := range variants {
+					f := func(cfg Config, stdin string) {
+						t.Helper()
+						r := readAll(t, cfg, stdin)
+						require.NoError(t, r.err, "%s %s", format, kind)
+						require.Empty(t, r.bad)
+						require.Equal(t, []string{item1, item2}, r.items, "%s %s", format, kind)
+					}
+					packed := pack(t, kind, text)
+					cfg := DefaultConfig()
+					f(cfg, packed)
+					cfg.Format = format
+					f(cfg, packed)
+					cfg = DefaultConfig()
+					cfg.Path = writeFile(t, "input."+string(format)+end, packed)
+					f(cfg, "")
 				}
-				packed := pack(t, kind, text)
-				cfg := DefaultConfig()
-				f(cfg, packed)
-				cfg.Format = format
-				f(cfg, packed)
-				cfg = DefaultConfig()
-				cfg.Path = writeFile(t, "input."+string(format)+end, packed)
-				f(cfg, "")
 			}
-		}
+		})
 	}
 }
 
@@ -86,12 +94,14 @@ func TestJSONByName(t *testing.T) {
 func TestTruncation(t *testing.T) {
 	text := "detectorCode\n" + strings.Repeat(csvText, 3)
 	for kind, magic := range map[string]string{"gzip": magicGzip, "zstd": magicZstd, "xz": magicXZ} {
-		packed := pack(t, kind, text)
-		for n := len(magic); n < len(packed); n++ {
-			cfg := DefaultConfig()
-			cfg.Format = NDJSON
-			require.Error(t, readAll(t, cfg, packed[:n]).err, "%s cut to %d of %d bytes", kind, n, len(packed))
-		}
+		t.Run(kind, func(t *testing.T) {
+			packed := pack(t, kind, text)
+			for n := len(magic); n < len(packed); n++ {
+				cfg := DefaultConfig()
+				cfg.Format = NDJSON
+				require.Error(t, readAll(t, cfg, packed[:n]).err, "cut to %d of %d bytes", n, len(packed))
+			}
+		})
 	}
 }
 

@@ -26,7 +26,7 @@ type Content struct {
 // whole file is invalid or no record is valid.
 func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
-	text, err := readAll(ctx, path, stdin)
+	text, err := readFile(ctx, path, stdin)
 	if err != nil {
 		return all, fmt.Errorf("cannot read %s: %w", path, err)
 	}
@@ -67,7 +67,7 @@ func FormatOf(path string) string {
 	return forecasts.FormatOf(feed.TrimCompression(path))
 }
 
-func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) {
+func readFile(ctx context.Context, path string, stdin io.Reader) ([]byte, error) {
 	file, err := feed.OpenFile(ctx, path, stdin)
 	if err != nil {
 		return nil, err

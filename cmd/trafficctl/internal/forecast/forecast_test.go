@@ -3,12 +3,10 @@ package forecast
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/csv"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/simulate/town"
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
@@ -27,19 +26,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func generated(t testing.TB, streets int) []*pb.StreetForecast {
 	t.Helper()
-	cfg := DefaultConfig()
+	cfg := town.DefaultForecastConfig()
 	cfg.Streets, cfg.From = streets, time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)
-	seq, err := Generate(cfg)
+	all, err := town.Forecasts(cfg)
 	require.NoError(t, err)
-	var all []*pb.StreetForecast
-	for f := range seq {
-		normal := proto.CloneOf(f)
-		_, err := forecasts.Normalise(normal, forecasts.MaxSpeed)
-		require.NoError(t, err)
-		require.True(t, proto.Equal(normal, f))
-		all = append(all, f)
-	}
-	return all
+	return slices.Collect(all)
 }
 
 // TestWriteThenRead checks that each format is read back unchanged.
@@ -92,24 +83,6 @@ func TestGeoJSONWithoutGeometry(t *testing.T) {
 	require.True(t, json.Valid(b.Bytes()))
 }
 
-// TestShowOddText checks that control characters in a code neither break the table nor reach the
-// terminal.
-func TestShowOddText(t *testing.T) {
-	f := generated(t, 1)[0]
-	f.Forecast = f.Forecast[:1]
-	f.OpenLRcode, f.Forecast[0].Speed = "a,\"b\"\n\x1b[2J\x00", 1e-300
-	layer := &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{f}}
-	var table, rows bytes.Buffer
-	require.NoError(t, Show(&table, "table", layer))
-	require.Equal(t, 2, strings.Count(table.String(), "\n"))
-	require.Contains(t, table.String(), `  1e-300  `)
-	require.Contains(t, table.String(), `  "a,\"b\"\n\x1b[2J\x00"`)
-	require.NoError(t, Show(&rows, "csv", layer))
-	read, err := csv.NewReader(&rows).ReadAll()
-	require.NoError(t, err)
-	require.Equal(t, f.OpenLRcode, read[1][2])
-}
-
 // TestGetInvalidResponses checks that only a complete layer is accepted.
 func TestGetInvalidResponses(t *testing.T) {
 	message, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: generated(t, 3)})
@@ -134,7 +107,7 @@ func TestGetInvalidResponses(t *testing.T) {
 		c, err := client.New(client.Config{URL: server.URL + "/base/", Key: "k", Timeout: time.Minute}, client.Forecast)
 		require.NoError(t, err)
 		defer c.Close()
-		a, err := Get(t.Context(), c, Request{Horizon: -1})
+		a, err := Get(t.Context(), c, -1)
 		if want == "" {
 			require.NoError(t, err)
 			require.Len(t, a.Layer.StreetForecast, 3)

@@ -1,8 +1,7 @@
 // Package geometry converts a stream of geometries between encodings and coordinate formats.
 //
 // A record is one geometry: a line, a placemark, or a whole file of WKB. A record that cannot be
-// converted is reported with its position and omitted. Memory use is limited to the largest record
-// and one batch. A Converter converts the coordinates, either Offline or with the routing service.
+// converted is reported with its position and omitted. Memory use is limited to the largest record.
 package geometry
 
 import (
@@ -52,42 +51,12 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Converter converts the coordinates of geometries. Convert returns one result per geometry, in
-// order, and may modify the geometries. An error ends Run.
-type Converter interface {
-	Convert(ctx context.Context, batch []geom.T) ([]Result, error)
-}
-
-// Result is a converted geometry or the reason why it could not be converted.
-type Result struct {
-	Geometry geom.T
-	Err      error
-}
-
-// Offline is a Converter that does not use the service.
-type Offline struct{ geo.Conversion }
-
-// Convert implements Converter.
-func (o Offline) Convert(_ context.Context, batch []geom.T) ([]Result, error) {
-	results := make([]Result, len(batch))
-	for i, g := range batch {
-		results[i] = Result{g, o.Apply(g)}
-	}
-	return results, nil
-}
-
 // Tally counts records.
 type Tally struct{ Converted, Omitted int64 }
 
-// A batch is converted when it has this many geometries or bytes of input.
-const (
-	batchGeometries = 500
-	batchBytes      = 1 << 20
-)
-
 // Run converts all records. It calls omit for each record that cannot be converted.
-func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, c Converter, omit func(position string, err error)) (Tally, error) {
-	r := &run{cfg: cfg, converter: c, out: out, omit: omit, frame: cfg.To.frame()}
+func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, c geo.Conversion, omit func(position string, err error)) (Tally, error) {
+	r := &run{cfg: cfg, conversion: c, out: out, omit: omit, frame: cfg.To.frame()}
 	err := r.convert(ctx, in)
 	text := r.frame.tail
 	if r.tally.Converted == 0 {
@@ -100,75 +69,48 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, c Convert
 }
 
 type run struct {
-	cfg       Config
-	converter Converter
-	out       io.Writer
-	omit      func(string, error)
-	frame     frame
-	tally     Tally
-
-	batch     []geom.T
-	positions []string
-	bytes     int // total size of the batch's records
-	text      []byte
+	cfg        Config
+	conversion geo.Conversion
+	out        io.Writer
+	omit       func(string, error)
+	frame      frame
+	tally      Tally
+	text       []byte
 }
 
 func (r *run) convert(ctx context.Context, in io.Reader) error {
 	for record, err := range records(in, r.cfg.From, r.cfg.MaxBytes) {
 		if err != nil {
-			return errors.Join(r.flush(ctx), err)
+			return err
 		}
 		if ctx.Err() != nil {
-			return cmp.Or(r.flush(ctx), interrupt.Error(ctx))
+			return interrupt.Error(ctx)
 		}
+		separator := r.frame.between
+		if r.tally.Converted == 0 {
+			separator = r.frame.head
+		}
+		r.text = append(r.text[:0], separator...)
 		g, err := r.cfg.From.parse(record.data)
+		if err == nil {
+			err = r.conversion.Apply(g)
+		}
+		if err == nil {
+			r.text, err = r.cfg.To.appendRecord(r.text, g)
+		}
 		if err != nil {
 			r.tally.Omitted++
 			r.omit(record.position, err)
 			continue
 		}
-		r.batch, r.positions, r.bytes = append(r.batch, g), append(r.positions, record.position), r.bytes+len(record.data)
-		if len(r.batch) < batchGeometries && r.bytes < batchBytes {
-			continue
-		}
-		if err := r.flush(ctx); err != nil {
-			return err
-		}
-	}
-	return r.flush(ctx)
-}
-
-func (r *run) flush(ctx context.Context) error {
-	if len(r.batch) == 0 {
-		return nil
-	}
-	results, err := r.converter.Convert(ctx, r.batch)
-	if err != nil {
-		return fmt.Errorf("cannot convert the geometries starting at %s: %w", r.positions[0], err)
-	}
-	for i, result := range results {
-		separator, err := r.frame.between, result.Err
-		if r.tally.Converted == 0 {
-			separator = r.frame.head
-		}
-		r.text = append(r.text[:0], separator...)
-		if err == nil {
-			r.text, err = r.cfg.To.appendRecord(r.text, result.Geometry)
-		}
-		if err != nil {
-			r.tally.Omitted++
-			r.omit(r.positions[i], err)
-			continue
-		}
 		if r.cfg.To == WKB && r.tally.Converted > 0 {
-			return fmt.Errorf("%s: a WKB file holds one geometry; use hex or base64 for several", r.positions[i])
+			return fmt.Errorf("%s: a WKB file holds one geometry; use hex or base64 for several", record.position)
 		}
 		if err := r.write(r.text); err != nil {
 			return err
 		}
 		r.tally.Converted++
 	}
-	r.batch, r.positions, r.bytes = r.batch[:0], r.positions[:0], 0
 	return nil
 }
 

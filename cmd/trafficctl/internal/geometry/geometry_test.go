@@ -13,7 +13,6 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twpayne/go-geom"
 	"go.uber.org/goleak"
 
 	"trafficd/cmd/trafficctl/internal/geometry"
@@ -35,9 +34,10 @@ func config(from, to geometry.Encoding) geometry.Config {
 	return geometry.Config{From: from, To: to, MaxBytes: 10_000}
 }
 
-func offline(t testing.TB) geometry.Converter {
+// unchanged returns a conversion that keeps the coordinates.
+func unchanged(t testing.TB) geo.Conversion {
 	t.Helper()
-	return geometry.Offline{Conversion: geo.NewConversion(system(t, geo.GeoDecimal), system(t, geo.GeoDecimal))}
+	return geo.NewConversion(system(t, geo.GeoDecimal), system(t, geo.GeoDecimal))
 }
 
 func system(t testing.TB, format geo.Format) geo.System {
@@ -47,11 +47,11 @@ func system(t testing.TB, format geo.Format) geo.System {
 	return s
 }
 
-func run(t testing.TB, cfg geometry.Config, converter geometry.Converter, in io.Reader) (o outcome) {
+func run(t testing.TB, cfg geometry.Config, conversion geo.Conversion, in io.Reader) (o outcome) {
 	t.Helper()
 	require.NoError(t, cfg.Validate())
 	var out bytes.Buffer
-	o.tally, o.err = geometry.Run(t.Context(), in, &out, cfg, converter, func(position string, err error) {
+	o.tally, o.err = geometry.Run(t.Context(), in, &out, cfg, conversion, func(position string, err error) {
 		o.omitted = append(o.omitted, fmt.Sprintf("%s: %v", position, err))
 	})
 	o.out = out.String()
@@ -75,18 +75,18 @@ func joined(lines []string) string { return strings.Join(lines, "\n") + "\n" }
 // TestRoundTrip checks that all geometries survive a conversion to each encoding and back.
 func TestRoundTrip(t *testing.T) {
 	for _, to := range []geometry.Encoding{geometry.WKT, geometry.Hex, geometry.Base64, geometry.KML} {
-		encoded := run(t, config(geometry.WKT, to), offline(t), strings.NewReader(joined(texts)))
+		encoded := run(t, config(geometry.WKT, to), unchanged(t), strings.NewReader(joined(texts)))
 		require.NoError(t, encoded.err)
 		require.Empty(t, encoded.omitted)
 		require.EqualValues(t, len(texts), encoded.tally.Converted)
-		decoded := run(t, config(to, geometry.WKT), offline(t), iotest.OneByteReader(strings.NewReader(encoded.out)))
+		decoded := run(t, config(to, geometry.WKT), unchanged(t), iotest.OneByteReader(strings.NewReader(encoded.out)))
 		require.NoError(t, decoded.err)
 		require.Equal(t, joined(texts), decoded.out, to)
 	}
 	for _, text := range texts { // one geometry per file
-		encoded := run(t, config(geometry.WKT, geometry.WKB), offline(t), strings.NewReader(text))
+		encoded := run(t, config(geometry.WKT, geometry.WKB), unchanged(t), strings.NewReader(text))
 		require.NoError(t, encoded.err)
-		decoded := run(t, config(geometry.WKB, geometry.WKT), offline(t), strings.NewReader(encoded.out))
+		decoded := run(t, config(geometry.WKB, geometry.WKT), unchanged(t), strings.NewReader(encoded.out))
 		require.NoError(t, decoded.err)
 		require.Equal(t, text+"\n", decoded.out)
 	}
@@ -96,7 +96,7 @@ func TestEncodings(t *testing.T) {
 	const in = "POINT Z (1 2 3)\nLINEARRING (0 0, 1 0, 1 1, 0 0)\n"
 	f := func(to geometry.Encoding, in, want string) {
 		t.Helper()
-		o := run(t, config(geometry.WKT, to), offline(t), strings.NewReader(in))
+		o := run(t, config(geometry.WKT, to), unchanged(t), strings.NewReader(in))
 		require.NoError(t, o.err)
 		require.Equal(t, want, o.out)
 	}
@@ -131,7 +131,7 @@ func TestEncodings(t *testing.T) {
 func TestOmitted(t *testing.T) {
 	f := func(from, to geometry.Encoding, in, out string, omitted ...string) {
 		t.Helper()
-		o := run(t, config(from, to), offline(t), strings.NewReader(in))
+		o := run(t, config(from, to), unchanged(t), strings.NewReader(in))
 		require.NoError(t, o.err)
 		require.Equal(t, out, o.out)
 		require.Len(t, o.omitted, len(omitted), o.omitted)
@@ -161,7 +161,7 @@ func TestOmitted(t *testing.T) {
 func TestEndsEarly(t *testing.T) {
 	f := func(from, to geometry.Encoding, in io.Reader, out, want string) {
 		t.Helper()
-		o := run(t, config(from, to), offline(t), in)
+		o := run(t, config(from, to), unchanged(t), in)
 		require.ErrorContains(t, o.err, want)
 		require.Equal(t, out, o.out)
 	}
@@ -189,7 +189,7 @@ func TestInterrupted(t *testing.T) {
 		return copy(p, "POINT (3 4)\n"), nil
 	}))
 	var out strings.Builder
-	_, err := geometry.Run(ctx, in, &out, config(geometry.WKT, geometry.WKT), offline(t), nil)
+	_, err := geometry.Run(ctx, in, &out, config(geometry.WKT, geometry.WKT), unchanged(t), nil)
 	require.ErrorContains(t, err, "interrupted")
 	require.Equal(t, "POINT (1 2)\n", out.String())
 }
@@ -203,48 +203,8 @@ type failingWriter struct{}
 func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
 
 func TestOutputFails(t *testing.T) {
-	_, err := geometry.Run(t.Context(), strings.NewReader("POINT (1 2)"), failingWriter{}, config(geometry.WKT, geometry.WKT), offline(t), nil)
+	_, err := geometry.Run(t.Context(), strings.NewReader("POINT (1 2)"), failingWriter{}, config(geometry.WKT, geometry.WKT), unchanged(t), nil)
 	require.ErrorContains(t, err, "cannot write the output: full")
-}
-
-// counting is a converter that records the sizes of its batches and rejects every other geometry.
-type counting struct{ batches []int }
-
-func (c *counting) Convert(_ context.Context, batch []geom.T) ([]geometry.Result, error) {
-	c.batches = append(c.batches, len(batch))
-	results := make([]geometry.Result, len(batch))
-	for i, g := range batch {
-		results[i].Geometry = g
-		if i%2 == 1 {
-			results[i].Err = errors.New("every other one")
-		}
-	}
-	return results, nil
-}
-
-// TestBatches checks that geometries are converted in batches, and each result is assigned to its
-// geometry.
-func TestBatches(t *testing.T) {
-	var converter counting
-	o := run(t, config(geometry.WKT, geometry.WKT), &converter, strings.NewReader(strings.Repeat("POINT (1 2)\n", 1200)))
-	require.NoError(t, o.err)
-	require.Equal(t, []int{500, 500, 200}, converter.batches)
-	require.Equal(t, geometry.Tally{Converted: 600, Omitted: 600}, o.tally)
-	require.Equal(t, "line 2: every other one", o.omitted[0])
-	require.Equal(t, "line 1200: every other one", o.omitted[599])
-	require.Equal(t, strings.Repeat("POINT (1 2)\n", 600), o.out)
-}
-
-type broken struct{}
-
-func (broken) Convert(context.Context, []geom.T) ([]geometry.Result, error) {
-	return nil, errors.New("no daemon")
-}
-
-func TestConverterFails(t *testing.T) {
-	o := run(t, config(geometry.WKT, geometry.WKT), broken{}, strings.NewReader("x\nPOINT (1 2)\n"))
-	require.ErrorContains(t, o.err, "cannot convert the geometries starting at line 2: no daemon")
-	require.Len(t, o.omitted, 1)
 }
 
 // FuzzRun checks that for any input, the output can be read and has as many geometries as were
@@ -260,10 +220,10 @@ func FuzzRun(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pick uint8, in []byte) {
 		from := encodings[int(pick)%len(encodings)]
 		for _, to := range encodings {
-			encoded := run(t, config(from, to), offline(t), bytes.NewReader(in))
+			encoded := run(t, config(from, to), unchanged(t), bytes.NewReader(in))
 			cfg := config(to, geometry.WKT)
 			cfg.MaxBytes *= 100
-			decoded := run(t, cfg, offline(t), strings.NewReader(encoded.out))
+			decoded := run(t, cfg, unchanged(t), strings.NewReader(encoded.out))
 			if to == geometry.KML && encoded.tally.Converted == 0 {
 				continue // a document without placemarks is an error
 			}
@@ -277,11 +237,11 @@ func FuzzRun(f *testing.F) {
 func BenchmarkRun(b *testing.B) {
 	lines := strings.Repeat(texts[3]+"\n", 10_000)
 	cfg := config(geometry.WKT, geometry.Hex)
-	converter := geometry.Offline{Conversion: geo.NewConversion(system(b, geo.GeoDecimal), system(b, geo.SRID))}
+	conversion := geo.NewConversion(system(b, geo.GeoDecimal), system(b, geo.SRID))
 	b.SetBytes(int64(len(lines)))
 	b.ReportAllocs()
 	for b.Loop() {
-		tally, err := geometry.Run(b.Context(), strings.NewReader(lines), io.Discard, cfg, converter, nil)
+		tally, err := geometry.Run(b.Context(), strings.NewReader(lines), io.Discard, cfg, conversion, nil)
 		require.NoError(b, err)
 		require.EqualValues(b, 10_000, tally.Converted)
 	}

@@ -96,9 +96,6 @@ func newLanes(cfg Config) *lanes {
 // add adds the item to its lane's batch and queues the batch if it is full. It returns an error
 // only if ctx is done; the item is then not added.
 func (l *lanes) add(ctx context.Context, item measurement.Item) error {
-	if item.StartsBatch {
-		l.queueAll(ctx)
-	}
 	i := int(xxhash.Sum64String(item.Detector) % uint64(len(l.queues)))
 	if l.open[i] == nil {
 		if ctx.Err() != nil {

@@ -1,6 +1,7 @@
 package send
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +20,7 @@ import (
 
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/schemas/contract"
 )
 
 func newSender(t testing.TB, cfg Config, url string) *Sender {
@@ -30,7 +33,7 @@ func newSender(t testing.TB, cfg Config, url string) *Sender {
 
 // itemOf returns the n-th item of a detector.
 func itemOf(detector string, n int) measurement.Item {
-	f := measurement.Fields{Detector: detector, Type: "speed", Value: fmt.Append(nil, n)}
+	f := contract.Measurement{DetectorCode: detector, MeasureTypeCode: "speed", Value: json.Number(strconv.Itoa(n))}
 	return measurement.Item{JSON: f.AppendJSON(nil), Detector: detector, Position: measurement.Position{Row: int64(n)}}
 }
 

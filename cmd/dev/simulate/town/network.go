@@ -1,4 +1,4 @@
-// Package generate generates a town with its traffic: connected streets, rush hours and moving
+// Package town generates a town with its traffic: connected streets, rush hours and moving
 // jams. Forecasts are exactly this traffic. Measurements add noise, outages and, optionally, items
 // with every error for which the daemon rejects individual items (contract 1.2, rules 2 to 13).
 //
@@ -6,7 +6,7 @@
 // forecasts therefore agree although they are generated separately, and the same Config produces
 // the same bytes. Errors use separate random numbers, so the error rate does not change valid
 // items.
-package generate
+package town
 
 import (
 	"bufio"
@@ -113,6 +113,15 @@ func New(cfg Config) (*Network, error) {
 		d.hasQuality = chance(cfg.Seed, s.index, 0, 9) < 0.9
 	}
 	return n, nil
+}
+
+// Detectors returns the codes of the detectors.
+func (n *Network) Detectors() []string {
+	codes := make([]string, len(n.detectors))
+	for i := range n.detectors {
+		codes[i] = n.detectors[i].code
+	}
+	return codes
 }
 
 // WriteRegistry writes the detectors as CSV, for a daemon's registry feed (which uses only the
