@@ -78,11 +78,11 @@ func BenchmarkDeliver(b *testing.B) {
 func BenchmarkEncode(b *testing.B) {
 	rows := typicalBlock()
 	var buf proto.Buffer
-	data := &insertion{rows: rows, checked: len(columnTypes)}
+	data := &insertion{rows: rows, checked: len(columns)}
 	b.ReportAllocs()
 	for b.Loop() {
 		buf.Reset()
-		for at := range columnNames {
+		for at := range columns {
 			column{at, data}.EncodeColumn(&buf)
 		}
 	}
@@ -123,4 +123,43 @@ func BenchmarkHistory(b *testing.B) {
 	}
 	f("day", func(i int) (int, int) { return i / 24, i % 24 })
 	f("decade", func(i int) (int, int) { return i / hours, i % hours })
+}
+
+// BenchmarkRejections archives blocks of which the server rejects some rows, with an error that
+// names the row (a constraint) or that does not (the expression of a column), as the delivery loop
+// does.
+func BenchmarkRejections(b *testing.B) {
+	store := stores.StartClickHouse(b)
+	f := func(name, change string, batches, rows, every int) {
+		b.Run(name, func(b *testing.B) {
+			a := newArchive(b, store)
+			a.log = zerolog.Nop()
+			require.NoError(b, a.ready(b.Context()))
+			store.Query(b, "ALTER TABLE "+a.name+" "+change)
+			r := rand.New(rand.NewPCG(12, 1))
+			var list []*batch.Batch
+			for n := range batches {
+				bad := batchOf(n, epoch+int64(n), randomRows(r, rows, 1)...)
+				for i := range bad.Value {
+					bad.Value[i] = 1
+					if i%every == every-1 {
+						bad.Value[i] = -1
+					}
+				}
+				list = append(list, bad)
+			}
+			all := blockOf(list...)
+			for n := 0; b.Loop(); n++ {
+				renew(all, n)
+				require.Equal(b, batches*(rows/every), deliverByHalving(a, all, nil))
+			}
+			b.ReportMetric(float64(b.N*batches*(rows/every))/b.Elapsed().Seconds(), "rejected/s")
+		})
+	}
+	const constraint = "ADD CONSTRAINT positive CHECK value >= 0"
+	const column = "ADD COLUMN checked UInt8 MATERIALIZED throwIf(value < 0)"
+	f("constraint", constraint, 20, 14_000, 1000)
+	f("column", column, 1, 14_000, 700)
+	f("constraint on all", constraint, 1, 500, 1)
+	f("column on all", column, 1, 500, 1)
 }

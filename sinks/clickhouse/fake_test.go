@@ -112,7 +112,7 @@ func (f *fakeServer) query(c *fakeConn) error {
 	if refused := f.refused(q.Body, nil); refused != nil {
 		return c.refuse(refused)
 	}
-	if strings.HasPrefix(q.Body, "INSERT") && strings.Contains(q.Body, columnNames[0]) {
+	if strings.HasPrefix(q.Body, "INSERT") && strings.Contains(q.Body, columns[0].name) {
 		return f.insert(c, q.Body, token)
 	}
 	f.mu.Lock()
@@ -224,7 +224,7 @@ func (c *insertedColumns) results() proto.Results {
 	all := []proto.ColResult{&c.instance, &c.code, &c.typ, &c.from, &c.to, &c.value, c.quality, &c.id, &c.index, &c.received}
 	results := make(proto.Results, len(all))
 	for i, column := range all {
-		results[i] = proto.ResultColumn{Name: columnNames[i], Data: column}
+		results[i] = proto.ResultColumn{Name: columns[i].name, Data: column}
 	}
 	return results
 }
@@ -280,10 +280,10 @@ func (c *fakeConn) block(columns proto.Results) (rows int, err error) {
 // header answers an INSERT with the types of the columns.
 func (c *fakeConn) header() {
 	c.encode(func(out *proto.Buffer) {
-		proto.Block{Columns: len(columnNames)}.EncodeAware(out, fakeRevision)
-		for i, name := range columnNames {
-			out.PutString(name)
-			out.PutString(string(columnTypes[i]))
+		proto.Block{Columns: len(columns)}.EncodeAware(out, fakeRevision)
+		for _, column := range columns {
+			out.PutString(column.name)
+			out.PutString(string(column.typ))
 		}
 	})
 }

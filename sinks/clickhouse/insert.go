@@ -1,15 +1,13 @@
 package clickhouse
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
-	"strconv"
+	"strings"
 	"time"
 
 	native "github.com/ClickHouse/ch-go"
@@ -20,11 +18,76 @@ import (
 	"trafficd/pipeline/lib/metrics"
 )
 
-// columnNames lists the columns in the order of columnTypes and appendColumn.
-var columnNames = []string{
-	"product_instance", "detector_code", "measure_type_code",
-	"timestamp_from", "timestamp_to", "value", "quality",
-	"batch_id", "batch_index", "received_at",
+// columns are the columns of the table that the sink fills, in the order of the INSERT. typ is the
+// type that the server must expect: the setting low_cardinality_allow_in_native_format removes
+// LowCardinality. append appends the values of a span as the native protocol encodes them.
+var columns = []struct {
+	name   string
+	typ    proto.ColumnType
+	append func(dst []byte, s batch.Span) []byte
+}{
+	{"product_instance", "String", func(dst []byte, s batch.Span) []byte {
+		for range s.To - s.From {
+			dst = batch.AppendCounted(dst, s.ProductInstance)
+		}
+		return dst
+	}},
+	{"detector_code", "String", func(dst []byte, s batch.Span) []byte {
+		for row := s.From; row < s.To; row++ {
+			dst = batch.AppendCounted(dst, s.Code(row))
+		}
+		return dst
+	}},
+	{"measure_type_code", "String", func(dst []byte, s batch.Span) []byte {
+		for _, t := range s.Type[s.From:s.To] {
+			dst = batch.AppendCounted(dst, s.TypeCode(int(t)))
+		}
+		return dst
+	}},
+	{"timestamp_from", time64, func(dst []byte, s batch.Span) []byte { return appendInts(dst, s.Batch.From[s.From:s.To]) }},
+	{"timestamp_to", time64, func(dst []byte, s batch.Span) []byte { return appendInts(dst, s.Batch.To[s.From:s.To]) }},
+	{"value", "Float64", func(dst []byte, s batch.Span) []byte { return batch.AppendFloats(dst, s.Value[s.From:s.To]) }},
+	{"quality", nullable, func(dst []byte, s batch.Span) []byte { return batch.AppendFloats(dst, s.Quality[s.From:s.To]) }},
+	{"batch_id", "UUID", func(dst []byte, s batch.Span) []byte { // two little-endian halves
+		high, low := binary.BigEndian.Uint64(s.ID[:8]), binary.BigEndian.Uint64(s.ID[8:])
+		for range s.To - s.From {
+			dst = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(dst, high), low)
+		}
+		return dst
+	}},
+	{"batch_index", "UInt32", func(dst []byte, s batch.Span) []byte {
+		for _, index := range s.Index[s.From:s.To] {
+			dst = binary.LittleEndian.AppendUint32(dst, index)
+		}
+		return dst
+	}},
+	{"received_at", time64, func(dst []byte, s batch.Span) []byte {
+		for range s.To - s.From {
+			dst = binary.LittleEndian.AppendUint64(dst, uint64(s.ReceivedAt))
+		}
+		return dst
+	}},
+}
+
+const (
+	time64   = "DateTime64(9, 'UTC')"
+	nullable = "Nullable(Float64)"
+)
+
+func appendInts(dst []byte, values []int64) []byte {
+	for _, v := range values {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(v))
+	}
+	return dst
+}
+
+// insertInto returns an INSERT statement for columns.
+func insertInto(table string) string {
+	var names []string
+	for _, c := range columns {
+		names = append(names, c.name)
+	}
+	return fmt.Sprintf("INSERT INTO %s (%s) VALUES", table, strings.Join(names, ", "))
 }
 
 // insert sends rows in one INSERT, as one block. It returns nil once the server has written them to
@@ -51,60 +114,25 @@ func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token stri
 	return sent, err
 }
 
-// maxRefused is the maximum number of rows that insertGroup leaves out: the server receives all
-// rows of the group for each of them. If there are more, the delivery loop halves the block.
-const maxRefused = 32
-
-// insertGroup inserts a group without the rows that violate a constraint and that the server's
-// errors name. It returns these rows; see doc.go, "Permanent rejections". sent reports whether rows
-// may be in the table.
+// insertGroup inserts a group without the rows that violate a rule of the table, and returns these;
+// see doc.go, "Permanent rejections". If it cannot find them, it returns the error of the INSERT.
+// sent reports whether rows may be in the table.
 func (s *Sink) insertGroup(ctx context.Context, h *host, group batch.Block, token string, replicas int) (
 	sent bool, refused []batch.RejectedRows, err error,
 ) {
-	for len(group) > 0 {
-		received, err := s.insert(ctx, h, group, token, replicas)
-		sent = sent || received
-		row, others := s.violating(group, err)
-		if row == nil || len(refused) == maxRefused {
-			return sent, refused, err
+	sent, err = s.insert(ctx, h, group, token, replicas)
+	if !errors.As(err, new(*batch.PermanentError)) {
+		return sent, nil, err
+	}
+	if refused = s.findRefused(ctx, h, group); refused == nil {
+		return sent, nil, err
+	}
+	if others, _ := cutRefused(group, refused); len(others) > 0 {
+		if _, err := s.insert(ctx, h, others, token, replicas); err != nil {
+			return sent, nil, err
 		}
-		if len(refused) == 0 && others != nil { // check that the server counts the rows as expected
-			_, alone := s.insert(ctx, h, row, token, replicas)
-			if !errors.As(alone, new(*batch.PermanentError)) {
-				return sent, nil, cmp.Or(alone, err)
-			}
-			err = alone
-		}
-		refused = append(refused, batch.RejectedRows{Rows: row, Reason: errors.Unwrap(err)})
-		group = others
 	}
 	return sent, refused, nil
-}
-
-var violation = regexp.MustCompile(` is violated at row ([0-9]+)\.`)
-
-// violating returns the row of the group that violates a constraint according to an error of the
-// server, and the others. row is nil if the error names none.
-func (s *Sink) violating(group batch.Block, err error) (row, others batch.Block) {
-	exception, ok := errors.AsType[*ch.Exception](err)
-	if !ok || exception.Code != 469 || s.config.Cluster != "" { // a shard of a cluster counts only its own rows
-		return nil, nil
-	}
-	match := violation.FindStringSubmatch(exception.Message)
-	if match == nil {
-		return nil, nil
-	}
-	n, _ := strconv.Atoi(match[1])
-	for _, span := range group {
-		for at := span.From; at < span.To; at++ {
-			if n--; n == 0 {
-				appendRow(&row, span, at)
-			} else {
-				appendRow(&others, span, at)
-			}
-		}
-	}
-	return row, others
 }
 
 // settings returns the settings that make the server treat an INSERT as one block with the given
@@ -153,19 +181,11 @@ func (s *Sink) settings(token string) ch.Settings {
 	return set
 }
 
-// columnTypes are the types that the server must expect, in the order of columnNames. The setting
-// low_cardinality_allow_in_native_format removes LowCardinality.
-var columnTypes = []proto.ColumnType{
-	"String", "String", "String",
-	"DateTime64(9, 'UTC')", "DateTime64(9, 'UTC')", "Float64", "Nullable(Float64)",
-	"UUID", "UInt32", "DateTime64(9, 'UTC')",
-}
-
 // checkType returns an error if the column has a different type in the table, because the server
 // would silently convert the values.
 func checkType(i int, got proto.ColumnType) error {
-	if want := columnTypes[i]; got != want {
-		return fmt.Errorf("%w: %s is %s in the table, must be %s", errSchema, columnNames[i], got, want)
+	if want := columns[i].typ; got != want {
+		return fmt.Errorf("%w: %s is %s in the table, must be %s", errSchema, columns[i].name, got, want)
 	}
 	return nil
 }
@@ -182,11 +202,11 @@ type insertion struct {
 // column encodes one column of an insertion straight from the batches into the buffer of the
 // connection. It implements proto.ColInput and proto.Inferable.
 type column struct {
-	at int // index in columnNames
+	at int // index in columns
 	*insertion
 }
 
-func (c column) Type() proto.ColumnType      { return columnTypes[c.at] }
+func (c column) Type() proto.ColumnType      { return columns[c.at].typ }
 func (c column) WriteColumn(w *proto.Writer) { w.ChainBuffer(c.EncodeColumn) }
 
 // Infer checks the type of the column in the table. It is called before any rows are sent.
@@ -200,18 +220,18 @@ func (c column) Infer(got proto.ColumnType) error {
 }
 
 func (c column) Rows() int {
-	if c.checked < len(columnTypes) {
+	if c.checked < len(columns) {
 		return 0
 	}
 	return c.rows.Rows()
 }
 
 func (c column) EncodeColumn(b *proto.Buffer) {
-	if c.checked < len(columnTypes) {
+	if c.checked < len(columns) {
 		return
 	}
 	c.encoded = true
-	if c.at == 6 { // Nullable: the NULL flags come first
+	if columns[c.at].typ == nullable { // the NULL flags come first; the server ignores the value where one is set
 		for _, s := range c.rows {
 			for _, q := range s.Quality[s.From:s.To] {
 				b.PutBool(math.IsNaN(q))
@@ -219,73 +239,46 @@ func (c column) EncodeColumn(b *proto.Buffer) {
 		}
 	}
 	for _, s := range c.rows {
-		b.Buf = appendColumn(b.Buf, c.at, s)
+		b.Buf = columns[c.at].append(b.Buf, s)
 	}
 }
 
-// appendColumn appends the values of a column as the native protocol encodes them.
-func appendColumn(dst []byte, at int, s batch.Span) []byte {
-	switch at {
-	case 0:
-		for range s.To - s.From {
-			dst = batch.AppendCounted(dst, s.ProductInstance)
-		}
-	case 1:
-		for row := s.From; row < s.To; row++ {
-			dst = batch.AppendCounted(dst, s.Code(row))
-		}
-	case 2:
-		for _, t := range s.Type[s.From:s.To] {
-			dst = batch.AppendCounted(dst, s.TypeCode(int(t)))
-		}
-	case 3:
-		dst = appendInts(dst, s.Batch.From[s.From:s.To])
-	case 4:
-		dst = appendInts(dst, s.Batch.To[s.From:s.To])
-	case 5:
-		dst = batch.AppendFloats(dst, s.Value[s.From:s.To])
-	case 6: // the server ignores the value where the flag says NULL
-		dst = batch.AppendFloats(dst, s.Quality[s.From:s.To])
-	case 7: // two little-endian halves
-		high, low := binary.BigEndian.Uint64(s.ID[:8]), binary.BigEndian.Uint64(s.ID[8:])
-		for range s.To - s.From {
-			dst = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(dst, high), low)
-		}
-	case 8:
-		for _, index := range s.Index[s.From:s.To] {
-			dst = binary.LittleEndian.AppendUint32(dst, index)
-		}
-	case 9:
-		for range s.To - s.From {
-			dst = binary.LittleEndian.AppendUint64(dst, uint64(s.ReceivedAt))
-		}
-	}
-	return dst
-}
-
-func appendInts(dst []byte, values []int64) []byte {
-	for _, v := range values {
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(v))
-	}
-	return dst
-}
-
-// insert sends rows as one block over an idle connection, or over a new one if there is none or the
-// idle ones fail before any rows are sent. sent reports whether the rows may be in the table
-// despite an error.
-func (h *host) insert(ctx context.Context, statement string, settings ch.Settings, rows batch.Block) (sent bool, err error) {
-	ctx, abort := context.WithCancelCause(ctx)
-	defer abort(nil)
-	data := &insertion{rows: rows, abort: abort}
+// query returns the INSERT that sends the rows.
+func (d *insertion) query(statement string, settings ch.Settings) native.Query {
 	// New servers ignore insert_deduplicate if this is set. Old ones ignore this, because it is not
 	// important.
 	query := native.Query{Body: statement, Settings: []native.Setting{{Key: "deduplicate_insert", Value: "enable"}}}
 	for key, value := range settings {
 		query.Settings = append(query.Settings, native.Setting{Key: key, Value: fmt.Sprint(value), Important: true})
 	}
-	for at, name := range columnNames {
-		query.Input = append(query.Input, proto.InputColumn{Name: name, Data: column{at, data}})
+	for at, c := range columns {
+		query.Input = append(query.Input, proto.InputColumn{Name: c.name, Data: column{at, d}})
 	}
+	return query
+}
+
+// send sends the INSERT. It returns soon after ctx is done.
+func (d *insertion) send(ctx context.Context, conn *native.Client, query native.Query) error {
+	ctx, d.abort = context.WithCancelCause(ctx)
+	defer d.abort(nil)
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // Do itself would continue to wait
+	d.checked = 0
+	err := conn.Do(ctx, query)
+	switch {
+	case !stop() && err != nil:
+		return context.Cause(ctx)
+	case err == nil && !d.encoded: // the server did not ask for the columns, so the client sent none
+		return errors.New("the server ended the insert but did not read the rows")
+	}
+	return err
+}
+
+// insert sends rows as one block over an idle connection, or over a new one if there is none or the
+// idle ones fail before any rows are sent. sent reports whether the rows may be in the table
+// despite an error.
+func (h *host) insert(ctx context.Context, statement string, settings ch.Settings, rows batch.Block) (sent bool, err error) {
+	data := &insertion{rows: rows}
+	query := data.query(statement, settings)
 	for idle := true; idle; {
 		var conn *native.Client
 		select {
@@ -296,16 +289,7 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 				return false, asException(err)
 			}
 		}
-		stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // Do itself would continue to wait
-		data.checked = 0
-		err = conn.Do(ctx, query)
-		if !stop() && err != nil {
-			err = context.Cause(ctx)
-		}
-		if err == nil && !data.encoded { // the server did not ask for the columns, so the client sent none
-			err = errors.New("the server ended the insert but did not read the rows")
-		}
-		if err == nil {
+		if err = data.send(ctx, conn, query); err == nil {
 			select {
 			case h.inserts <- conn:
 				return true, nil
@@ -313,7 +297,7 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 			}
 		}
 		_ = conn.Close() // err is more informative
-		if data.encoded || err == nil || native.IsException(err) || ctx.Err() != nil {
+		if data.encoded || err == nil || native.IsException(err) || errors.Is(err, errSchema) || ctx.Err() != nil {
 			break
 		}
 	}

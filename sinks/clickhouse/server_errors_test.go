@@ -115,14 +115,17 @@ func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, 3, a.count("count()"))
 }
 
-// testViolations checks that a block with a few rows that violate constraints needs no halving, and
-// that every other row is in the table once.
+// testViolations checks that a block with up to maxRefused rows that violate rules of the table
+// needs no halving, whether or not the errors name the rows, and that every other row is in the
+// table once.
 func testViolations(t *testing.T, store *stores.ClickHouse) {
-	f := func(months, every int, halved bool) {
+	const constraints = "ADD CONSTRAINT positive CHECK value >= 0, ADD CONSTRAINT plausible CHECK value < 1000"
+	const column = "ADD COLUMN checked UInt8 MATERIALIZED throwIf(value < 0 OR value >= 1000, 'implausible')"
+	f := func(rules string, months, every int, halved bool) {
 		t.Helper()
 		a := newArchive(t, store)
 		require.NoError(t, a.ready(context.Background()))
-		store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0, ADD CONSTRAINT plausible CHECK value < 1000")
+		store.Query(t, "ALTER TABLE "+a.name+" "+rules)
 		list := randomRows(rand.New(rand.NewPCG(8, 1)), 2000, months)
 		var want batch.Block
 		b := batchOf(1, epoch, list...)
@@ -147,7 +150,10 @@ func testViolations(t *testing.T, store *stores.ClickHouse) {
 			for _, r := range rejected.Rejected {
 				row := r.Rows[0].From
 				require.Equal(t, every-1, row%every)
-				require.ErrorContains(t, r.Reason, fmt.Sprintf("value = %v", b.Value[row]))
+				require.ErrorContains(t, r.Reason, "cannot insert the row into "+a.table)
+				if rules == constraints {
+					require.ErrorContains(t, r.Reason, fmt.Sprintf("value = %v", b.Value[row]))
+				}
 			}
 		} else {
 			a = a.restarted()
@@ -155,11 +161,13 @@ func testViolations(t *testing.T, store *stores.ClickHouse) {
 		}
 		a.requireRows(want)
 	}
-	f(1, 250, false)
-	f(3, 1000, false)
-	f(30, 200, false)
-	f(1, 40, true)
-	f(30, 1, true)
+	f(constraints, 1, 250, false)
+	f(constraints, 3, 1000, false)
+	f(constraints, 30, 40, false)
+	f(constraints, 1, 2000/maxRefused, false)
+	f(constraints, 1, 1000/maxRefused, true)
+	f(column, 1, 100, false)
+	f(column, 30, 200, false)
 }
 
 // deliverByHalving delivers rows, starting from a state. It halves rejected blocks as the delivery

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +44,7 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 	}
 	s := &Sink{config: c, log: log, hosts: hosts, table: fmt.Sprintf("`%s`.`%s`", c.Database, c.layout().Local())}
 	// In a cluster the Distributed table sends each row to its shard.
-	s.statement = fmt.Sprintf("INSERT INTO `%s`.`%s` (%s) VALUES", c.Database, c.Table, strings.Join(columnNames, ", "))
+	s.statement = insertInto(fmt.Sprintf("`%s`.`%s`", c.Database, c.Table))
 	return s, nil
 }
 
