@@ -110,9 +110,13 @@ func (d *daemon) operatorRoutes() map[string]http.Handler {
 func (d *daemon) pageSettings() page.Settings {
 	horizons := slices.Clone(d.cfg.Layers.Horizons)
 	slices.Sort(horizons) // in the order of time
-	return page.Settings{
+	s := page.Settings{
 		Horizons: horizons, StaleAfter: d.cfg.Layers.StaleAfter.Seconds(), Forecasts: d.cfg.Forecasts.Feed != "",
 	}
+	for _, t := range d.cfg.Pipeline.Validate.MeasureTypes {
+		s.MeasureTypes = append(s.MeasureTypes, page.MeasureType{Code: t.Code, Unit: t.Unit, Min: t.Min, Max: t.Max})
+	}
+	return s
 }
 
 // serveLayer serves the layer as the clients' listener would serve it to d.viewer.

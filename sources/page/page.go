@@ -58,6 +58,16 @@ type Settings struct {
 	LeftHand   bool    `json:"leftHand"`
 	Basemap    bool    `json:"basemap"`    // whether basemapName exists
 	Forecaster bool    `json:"forecaster"` // whether StreetPath exists
+
+	MeasureTypes []MeasureType `json:"measureTypes,omitempty"` // for operators
+}
+
+// MeasureType is an allowed type of measurement.
+type MeasureType struct {
+	Code string   `json:"code"`
+	Unit string   `json:"unit,omitempty"`
+	Min  *float64 `json:"min,omitempty"` // lowest allowed value
+	Max  *float64 `json:"max,omitempty"`
 }
 
 // policy allows the page to load only its own files: no inline scripts or styles, and nothing from
@@ -130,6 +140,9 @@ func (c Config) Street() http.Handler {
 // The path of the entry file within the page is "".
 func New(cfg Config, s Settings, entry string) Page {
 	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operatorsEntry
+	if entry != operatorsEntry {
+		s.MeasureTypes = nil
+	}
 	all := Page{}
 	all.add("", entry, policy, content(dist, "dist/"+entry))
 	assets, _ := fs.Glob(dist, "dist/assets/*") // the pattern is valid

@@ -643,6 +643,20 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
+// TestMeasureTypes checks that operators see the unit and the bounds of each measure type.
+func TestMeasureTypes(t *testing.T) {
+	needs.Everything(t, "Chromium")
+	d := daemontest.New(t, "pipeline.validate.measure_types=[{code: speed, min: 0, max: 250, unit: km/h}, {code: flow, min: 0, unit: veh/h}, {code: x}]").Run()
+	d.Await(http.StatusOK)
+	p := startBrowser(t).tab(t, 1440, 900, "light")
+	p.do(chromedp.Navigate("http://" + d.Ops + "/"))
+	p.until(`[...document.querySelectorAll("[aria-label='Measure types'] tbody tr")].map(r => [...r.cells].map(c => c.innerText).join()).join(";") == %q`,
+		"speed,0,250,km/h;flow,0,–,veh/h;x,–,–,–")
+	require.Empty(t, p.takeMessages())
+	_, settings := daemontest.WithoutKey(t, http.MethodGet, "http://"+d.API+"/map/settings.json")
+	require.NotContains(t, settings, "measureTypes")
+}
+
 // operationsOutage watches ClickHouse stop and start again, and follows rejections.
 func operationsOutage(t *testing.T, d *daemontest.Trafficd, c *stores.ClickHouse, chrome browser) {
 	p := chrome.tab(t, 1440, 900, "dark")

@@ -8,21 +8,12 @@ import { Freshness, Legend, Search } from "./MapPanel";
 import type { Geometry } from "./network";
 import { dark as darkPalette, light, none, type Scale, stepOf } from "./palette";
 import { StreetPanel } from "./StreetPanel";
+import type { Settings } from "./settings";
 import { GlStreets, RasterStreets, type Streets } from "./streets";
 import { useDark } from "./theme";
 import type { Report, Request } from "./worker";
 
 maplibregl.setWorkerUrl(new URL(workerUrl, import.meta.url).href);
-
-/** The daemon's settings that the page needs. */
-export interface Settings {
-  horizons: number[]; // minutes
-  staleAfter: number; // s
-  leftHand: boolean;
-  basemap: boolean; // basemap.pmtiles exists
-  forecasts: boolean; // the daemon has a feed of forecasts
-  forecaster: boolean; // operators get details of a street from it
-}
 
 /** The state that tests read, which is exactly what is drawn. */
 export interface Shown {

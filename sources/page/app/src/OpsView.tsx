@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Chart, colours } from "./chart";
 import { ago, bytes, duration, milliseconds, short, whole, zoned } from "./format";
+import type { MeasureType } from "./settings";
 import type { Status } from "./status";
 import { type Row, Rows } from "./Table";
 import { Tail } from "./Tail";
@@ -10,7 +11,7 @@ const interval = 5_000; // ms; the same as in the daemon's history
 const lag = 120; // s; a longer delay of a store is marked as bad, as in the alert TrafficdDeliveryLag
 
 /** What an operator needs in the first ten seconds of an incident. */
-export default function OpsView() {
+export default function OpsView({ measureTypes }: { measureTypes: MeasureType[] }) {
   const [status, setStatus] = useState<Status>();
   const [error, setError] = useState("");
   useEffect(() => {
@@ -33,10 +34,11 @@ export default function OpsView() {
   }, []);
   if (!status) return <main class="ops">{error ? <p role="alert">{error}</p> : <p>Loading …</p>}</main>;
   const old = error && `${error} These figures are from ${zoned(status.time, true)}.`;
-  return <Figures status={status} error={old} />;
+  return <Figures status={status} error={old} measureTypes={measureTypes} />;
 }
 
-function Figures({ status: s, error }: { status: Status; error: string }) {
+function Figures(props: { status: Status; error: string; measureTypes: MeasureType[] }) {
+  const { status: s, error } = props;
   const state = error ? "not_ready" : s.state;
   const problems = error ? [error] : s.summary;
   const h = s.history;
@@ -153,6 +155,16 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
             bad: r.error !== undefined,
           }))}
           none="No registry is configured."
+        />
+        <Table
+          title="Measure types"
+          head={["measure type", "lowest value", "highest value", "unit"]}
+          numbers={2}
+          rows={props.measureTypes.map((t) => ({
+            key: t.code,
+            cells: [t.code, t.min?.toString() ?? "–", t.max?.toString() ?? "–", t.unit ?? "–"],
+          }))}
+          none="Every measure type and value is accepted (pipeline.validate.measure_types)."
         />
       </section>
       <Tail clients={s.clients.map((c) => c.name)} codes={s.codes.map((c) => c.code)} />

@@ -1,6 +1,6 @@
 import { type ComponentType, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Settings } from "./MapView";
+import type { Settings } from "./settings";
 import "./style.css";
 
 const operator = document.body.dataset.view === "operator";
@@ -37,7 +37,7 @@ function App() {
       (e: Error) => setError(`Cannot load the page: ${e.message}. Reload it.`),
     );
   }, [view]);
-  const Operations = loaded.operations as ComponentType | undefined;
+  const Operations = loaded.operations as typeof import("./OpsView").default | undefined;
   const MapView = loaded.map as typeof import("./MapView").default | undefined;
   const tab = (name: View, title: string) => (
     <a href={`#${name}`} aria-current={view === name ? "page" : undefined}>
@@ -67,7 +67,7 @@ function App() {
         )}
       </header>
       {error && <p role="alert">{error}</p>}
-      {view === "operations" && Operations && <Operations />}
+      {view === "operations" && Operations && <Operations measureTypes={settings?.measureTypes ?? []} />}
       {view === "map" && MapView && settings && (operator || key) && (
         <main>
           <MapView
