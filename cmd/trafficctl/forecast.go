@@ -14,9 +14,9 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/publish"
-	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/forecast"
 	"trafficd/sources/forecasts"
 )

@@ -14,9 +14,9 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/must"
-	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/inspect"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"

@@ -19,9 +19,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/version"
-	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 )
 

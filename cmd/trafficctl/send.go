@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/must"
-	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/measurement"

@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficctl/internal/client"
+	"trafficd/cmd/internal/client"
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/cmd/trafficctl/internal/send"
 	"trafficd/schemas/contract"

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/must"
-	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline"
 )

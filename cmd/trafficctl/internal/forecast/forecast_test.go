@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/publish"
-	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"

@@ -16,8 +16,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/publish"
-	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/schemas/openlr"

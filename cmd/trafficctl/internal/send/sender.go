@@ -32,8 +32,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/must"
-	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 

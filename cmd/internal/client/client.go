@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -34,9 +35,10 @@ var (
 	Forecast = Service{"/mlf/v1/forecast/realtime", "forecast", ""}
 )
 
-// Config holds the settings of the connection to a daemon. Each field corresponds to the flag of
-// the same name.
+// Config holds the settings of the connection to a daemon. Errors name them as Section, such as
+// "trafficd.", and the name of the field.
 type Config struct {
+	Section string        // empty: "--", for the flags of trafficctl
 	URL     string        // base URL, with or without the service's path
 	Key     string        // API key
 	CA      string        // PEM file of trusted CA certificates; empty: the system's CA certificates
@@ -50,6 +52,11 @@ func ValidateURL(base string) error {
 		return fmt.Errorf("--url %q must be an http or https URL, for example https://traffic.example.org", base)
 	}
 	return nil
+}
+
+// name returns text, which names settings as flags, with their names in the section.
+func (c Config) name(text string) string {
+	return strings.ReplaceAll(text, "--", cmp.Or(c.Section, "--"))
 }
 
 func (c Config) validate() error {
@@ -82,7 +89,7 @@ func New(cfg Config, service Service) (c *Client, err error) {
 	must.Do(cfg.validate())
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
-	transport.TLSClientConfig = must.Get((dial.TLS{Enabled: true, CA: cfg.CA}).Config("--"))
+	transport.TLSClientConfig = must.Get((dial.TLS{Enabled: true, CA: cfg.CA}).Config(cmp.Or(cfg.Section, "--")))
 	base := strings.TrimRight(cfg.URL, "/")
 	return &Client{
 		HTTP: http.Client{
@@ -113,16 +120,18 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
-		err = fmt.Errorf("%w; use http:// in --url", err)
+		err = fmt.Errorf("%w; %s", err, c.cfg.name("use http:// in --url"))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired: // or not valid yet
 		err = fmt.Errorf("%w; the certificate of %s is valid from %s to %s: ask the operator for a renewed one, and check this machine's clock",
 			err, req.URL.Host, invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339))
 	case Permanent(err):
-		err = fmt.Errorf("%w; check the host in --url, or trust the daemon's CA with --ca FILE", err)
+		err = fmt.Errorf("%w; %s", err, c.cfg.name("check the host in --url, or trust the daemon's CA with --ca FILE"))
 	case NotConnected(err):
-		err = fmt.Errorf("%w; check that the daemon is running and --url is right", err)
-	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("%w; %s", err, c.cfg.name("check that the daemon is running and --url is right"))
+	case errors.Is(err, context.DeadlineExceeded) && c.cfg.Section == "":
 		err = fmt.Errorf("no response from %s within --timeout %s; increase it, or check the daemon and --url", req.URL, c.cfg.Timeout)
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("no response from %s within %s; %s", req.URL, c.cfg.Timeout, c.cfg.name("check the daemon and --url"))
 	}
 	return resp, err
 }
@@ -150,17 +159,18 @@ type Error struct {
 	RetryAfter  time.Duration `json:"-"` // 0: none
 
 	service Service
+	cfg     Config
 }
 
 // ReadError reads an error response. The caller closes the response body.
 func (c *Client) ReadError(resp *http.Response) *Error {
-	e := &Error{service: c.service}
+	e := &Error{service: c.service, cfg: c.cfg}
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // a partial body is also usable
 	if json.Unmarshal(text, e) != nil || e.Description == "" {
 		e.Description = http.StatusText(resp.StatusCode) + ", not a response from trafficd"
 	}
 	if to := resp.Header.Get("Location"); to != "" {
-		e.Description += "; redirects are not followed, so change --url to match " + to
+		e.Description += c.cfg.name("; redirects are not followed, so change --url to match ") + to
 	}
 	e.Status, e.RetryAfter = resp.StatusCode, RetryAfter(resp.Header.Get("Retry-After"), time.Now())
 	return e
@@ -195,7 +205,7 @@ func (e *Error) Error() string {
 		hint = "the Idempotency-Key was already used for a different body; run the command again"
 	}
 	if hint != "" {
-		text += "; " + hint
+		text += "; " + e.cfg.name(hint)
 	}
 	return text
 }
