@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"github.com/mikelolasagasti/xz"
+	"github.com/stretchr/testify/require"
 
 	"trafficd/schemas/openlr"
 )

@@ -24,16 +24,16 @@ import (
 )
 
 type options struct {
-	daemon     string    // path of trafficd
-	rounds     int       // each figure is the median of the rounds
-	batches    int       // per round
-	before     string    // path of another version of trafficd, for bench journal; empty = none
-	telegraf   string    // path of Telegraf
-	output     string    // directory to which bench profile writes
-	attack     string    // the only attack that bench hostile runs; empty = all
-	lines      io.Writer // receives the figures
-	notes      io.Writer // receives everything else
-	bodies     []body    // bodies to send in addition to the synthetic one
+	daemon   string    // path of trafficd
+	rounds   int       // each figure is the median of the rounds
+	batches  int       // per round
+	before   string    // path of another version of trafficd, for bench journal; empty = none
+	telegraf string    // path of Telegraf
+	output   string    // directory to which bench profile writes
+	attack   string    // the only attack that bench hostile runs; empty = all
+	lines    io.Writer // receives the figures
+	notes    io.Writer // receives everything else
+	bodies   []body    // bodies to send in addition to the synthetic one
 }
 
 func main() {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/schemas/contract"
 	"trafficd/sources/ingest"
 )
 
@@ -66,14 +69,15 @@ func (d *skewed) skew(ahead time.Duration) { require.NoError(d.t, d.faults.Skew(
 // send sends a batch until the daemon responds with one of the given statuses.
 func (d *skewed) send(statuses ...int) {
 	d.t.Helper()
-	var items []string
+	var items [][]byte
 	d.batches++
 	begin := time.Now().UTC().Add(time.Duration(d.batches)*time.Minute - time.Hour) // no measurement replaces another one
 	for i := range batchRows {
-		at := begin.Add(time.Duration(i) * time.Millisecond).Format("2006-01-02T15:04:05.000Z")
-		items = append(items, fmt.Sprintf(`{"detectorCode":"A","measureTypeCode":"speed","timestampFrom":%q,"timestampTo":%q,"value":%d}`, at, at, i))
+		at := begin.Add(time.Duration(i) * time.Millisecond)
+		m := contract.Measurement{DetectorCode: "A", MeasureTypeCode: "speed", TimestampFrom: at, TimestampTo: at, Value: json.Number(strconv.Itoa(i))}
+		items = append(items, m.AppendJSON(nil))
 	}
-	body := compress.Gzip(`{"measurements":[` + strings.Join(items, ",") + `]}`)
+	body := compress.Gzip(contract.Batch(items...))
 	require.NoError(d.t, launch.Eventually(d.t.Context(), time.Minute, func() error {
 		r, err := launch.Request(d.t.Context(), http.DefaultClient, http.MethodPost, "http://"+d.API+ingest.Path, body,
 			"Authorization", "apiKey tk_skewed", "Content-Type", "application/json", "Content-Encoding", "gzip")
@@ -122,6 +126,16 @@ func (d *skewed) awaitCounts(archived, forwarded int) {
 		batchRows*d.responses[207], batchRows*d.responses[503], strings.Fields(rows)[0], records)
 }
 
+// jump sets the clock ahead, which ends with 503s, and back.
+func (d *skewed) jump() {
+	d.t.Helper()
+	d.skew(year)
+	d.awaitReason("the clock has jumped ahead by 87")
+	d.send(503)
+	d.skew(0)
+	d.send(207)
+}
+
 func (d *skewed) terminate() {
 	d.t.Helper()
 	require.NoError(d.t, d.Signal(syscall.SIGTERM))
@@ -151,14 +165,16 @@ func TestClock(t *testing.T) {
 		d.start()
 		d.send(207)
 		d.skew(0)
-		d.awaitReason("ahead of the clock")
-		d.send(503)
-		d.awaitCounts(1, 0)
+		rejecting := func() {
+			t.Helper()
+			d.awaitReason("ahead of the clock")
+			d.send(503)
+			d.awaitCounts(1, 0)
+		}
+		rejecting()
 		require.NoError(t, d.Kill()) // with a block of Kafka in flight
 		d.start()
-		d.awaitReason("ahead of the clock")
-		d.send(503)
-		d.awaitCounts(1, 0)
+		rejecting()
 		require.Contains(t, d.Log(), "rejecting batches because of the clock")
 		d.terminate()
 		out, err := exec.Command(ctl, "journal", "restamp", filepath.Join(d.Dir, "journal")).CombinedOutput()
@@ -170,11 +186,7 @@ func TestClock(t *testing.T) {
 		d.send(207)
 		d.awaitCounts(2, 2)
 
-		d.skew(year)
-		d.awaitReason("the clock has jumped ahead by 87")
-		d.send(503)
-		d.skew(0)
-		d.send(207)
+		d.jump()
 		d.awaitCounts(3, 3)
 		const ahead = "SELECT count() FROM trafficd.measurements WHERE received_at > now() + 60"
 		require.Equal(t, fmt.Sprint(batchRows), strings.TrimSpace(d.archive.Query(t, ahead)), "the rows from before the correction")
@@ -211,11 +223,7 @@ func TestClock(t *testing.T) {
 		d.send(207)
 		d.send(207)
 		d.awaitCounts(2, 2)
-		d.skew(year)
-		d.awaitReason("the clock has jumped ahead by 87")
-		d.send(503)
-		d.skew(0)
-		d.send(207)
+		d.jump()
 		d.awaitCounts(3, 3)
 		d.terminate()
 	})

@@ -65,13 +65,9 @@ func command() *cobra.Command {
 	runs := 1
 	var given map[string]string
 	c := &cobra.Command{
-		Use:   "chaos",
-		Short: "Inject faults into trafficd and its stores, and count lost and duplicated measurements",
-		Long: `chaos injects faults into trafficd and its stores under load, and counts lost, duplicated, reordered and altered measurements.
-
-With --repeated, --rollouts or --takeovers, it then starts a smaller system, which has the same number of replicas and brokers but only one
-ClickHouse server and no link failures, and runs these trials one by one. --bench runs a benchmark last. Each result is a line with "ok" or
-"MISSED".`,
+		Use:           "chaos",
+		Short:         "Inject faults into trafficd and its stores, and count lost and duplicated measurements",
+		Long:          `chaos injects faults into trafficd and its stores under load, and counts lost, duplicated, reordered and altered measurements.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -82,7 +78,6 @@ ClickHouse server and no link failures, and runs these trials one by one. --benc
 			if cfg.Weights, err = parseWeights(given); err != nil {
 				return err
 			}
-			trials := cfg.hasTrials()
 			switch {
 			case min(runs, cfg.Clients, cfg.Brokers, cfg.Replicas) < 1:
 				return errors.New("--runs, --clients, --brokers and --replicas must be at least 1")
@@ -94,10 +89,8 @@ ClickHouse server and no link failures, and runs these trials one by one. --benc
 				return errors.New("--nodes must be 1 or 2")
 			case cfg.Links && (cfg.Broker != launch.Apache || cfg.Brokers == 1 || cfg.Nodes == 1):
 				return errors.New("--links requires --broker apache, --brokers 2 or more, and --nodes 2")
-			case trials && cfg.Replicas == 1:
-				return errors.New("--repeated, --rollouts and --takeovers require --replicas 2 or more")
-			case cfg.Dir != "" && (trials || runs > 1 || cfg.Broker == "both"):
-				return errors.New("--dir is for a single run: it cannot be used with --runs, --broker both, --repeated, --rollouts or --takeovers")
+			case cfg.Dir != "" && (runs > 1 || cfg.Broker == "both"):
+				return errors.New("--dir is for a single run: it cannot be used with --runs or --broker both")
 			}
 			if cfg.Seed == 0 {
 				cfg.Seed = uint64(time.Now().UnixNano() % 1_000_000)
@@ -126,67 +119,42 @@ ClickHouse server and no link failures, and runs these trials one by one. --benc
 	flags.Lookup("kills").DefValue = "" // the usage describes the default
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
 	flags.IntVar(&cfg.MinFaults, "faults", cfg.MinFaults, "minimum number of faults in all runs together")
-	flags.IntVar(&cfg.Repeated, "repeated", cfg.Repeated, "after the faults,"+
-		" send this many requests to all replicas at once, several with the same Idempotency-Key, and kill replicas")
-	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "after the faults,"+
-		" count the requests that fail during this many rolling restarts")
-	flags.IntVar(&cfg.Kills, "takeovers", cfg.Kills, "after the faults,"+
-		" kill a replica this many times, and measure how long it takes until the others deliver;"+
-		" the result includes the CPU load, because above 70% the times say more about the machine than about trafficd")
-	flags.BoolVar(&cfg.Bench, "bench", cfg.Bench, "at the end, compare a journal in Kafka with one on disk: make bench BENCH=journal")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory for the data and logs of a single run, never deleted (default a new directory, deleted "+
 		"unless the run fails)")
 	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "print each fault, which is in faults.log in the directory anyway")
 	return c
 }
 
-func (cfg config) hasTrials() bool { return cfg.Repeated+cfg.Rollouts+cfg.Kills > 0 }
-
-// plan returns the configurations of the runs with faults, and that of the run with the trials,
-// which uses the last kind of broker only.
-func (cfg config) plan(runs int) (faults []config, trials config) {
+// plan returns the configurations of all runs.
+func (cfg config) plan(runs int) (all []config) {
 	brokers := []string{cfg.Broker}
 	if cfg.Broker == "both" {
 		brokers = []string{launch.Kfake, launch.Apache}
 	}
-	trials = cfg
-	trials.Broker = brokers[len(brokers)-1]
-	trials.Nodes, trials.Links, trials.Duration = 1, false, 0 // fewer processes, because some trials measure latencies
-	cfg.Repeated, cfg.Rollouts, cfg.Kills = 0, 0, 0
 	for _, cfg.Broker = range brokers {
 		for n := range runs {
 			one := cfg
 			one.Seed += uint64(n)
-			faults = append(faults, one)
+			all = append(all, one)
 		}
 	}
-	return faults, trials
+	return all
 }
 
-// runAll performs all runs, then the trials, and prints the totals.
+// runAll performs all runs and prints the totals.
 func runAll(ctx context.Context, cfg config, runs int, out io.Writer) (err error) {
 	defer must.Return(&err)
 	total := result{counts: nemesis.Counts{}}
-	do := func(cfg config) {
-		fmt.Fprintf(out, "\n== broker %s × %d, seed %d, faults for %v", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration)
-		if cfg.Broker == launch.Kfake {
+	for _, one := range cfg.plan(runs) {
+		fmt.Fprintf(out, "\n== broker %s × %d, seed %d, faults for %v", one.Broker, one.Brokers, one.Seed, one.Duration)
+		if one.Broker == launch.Kfake {
 			fmt.Fprint(out, " (kfake is stopped cleanly: it saves producer state only on a clean shutdown)")
 		}
 		fmt.Fprintln(out)
-		total.add(must.Get(run(ctx, cfg, out)))
+		total.add(must.Get(run(ctx, one, out)))
 	}
-	faults, trials := cfg.plan(runs)
-	for _, cfg := range faults {
-		do(cfg)
-	}
-	if hits := total.counts.Total(); cfg.MinFaults > 0 {
-		total.goals = append(total.goals, goal{hits >= cfg.MinFaults, fmt.Sprintf("faults: %d, goal %d", hits, cfg.MinFaults)})
-	}
-	if trials.hasTrials() {
-		do(trials)
-	}
-	if cfg.Bench {
-		total.goals = append(total.goals, must.Get(bench(ctx))...)
+	if hits := total.counts.Total(); hits < cfg.MinFaults {
+		total.missed = fmt.Sprintf("faults: %d, goal %d", hits, cfg.MinFaults)
 	}
 	fmt.Fprintln(out, total.summary(cfg.Seed))
 	if !total.clean() {

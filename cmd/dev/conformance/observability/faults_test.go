@@ -34,8 +34,8 @@ import (
 	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
-	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/kafkalog"
+	"trafficd/pipeline/lib/durable"
 )
 
 // fault is a failure of a daemon, and the alerts that it raises.

@@ -37,24 +37,6 @@ type Config struct {
 	Seed      uint64
 }
 
-// Mode determines how clients send their batches.
-type Mode int
-
-const (
-	// Mixed sends each batch to a random replica, to the load balancer, or to all replicas at the
-	// same time, and cancels some attempts.
-	Mixed Mode = iota
-	// Repeated sends each batch to every replica three times (see repeats) and to the load balancer
-	// once, all at the same time.
-	Repeated
-	// Balanced sends each batch to the load balancer, and waits up to a minute for each response.
-	// Its pauses are longer, so that deliveries do not lag.
-	Balanced
-)
-
-// repeats is the number of times that Repeated sends a batch to each replica.
-const repeats = 3
-
 // Clients is the set of simulated clients in a run.
 type Clients []*client
 
@@ -72,10 +54,9 @@ func New(cfg Config, l *ledger.Ledger) (all Clients) {
 
 // Run sends batches until ctx is done, and then waits until the last batch of each client has
 // received a 207. It returns an error if hard is done first.
-func (all Clients) Run(ctx, hard context.Context, mode Mode) error {
+func (all Clients) Run(ctx, hard context.Context) error {
 	return launch.Each(all, func(_ int, c *client) error {
 		defer c.http.CloseIdleConnections()
-		c.mode = mode
 		return c.run(ctx, hard)
 	})
 }
@@ -100,7 +81,6 @@ type client struct {
 	http   http.Client
 	apiKey string
 	ledger *ledger.Ledger
-	mode   Mode
 	sent   []*batch // the most recent batches, some of which are resent
 }
 
@@ -124,11 +104,7 @@ func (c *client) run(ctx, hard context.Context) (err error) {
 		if c.rng.IntN(10) == 0 {
 			c.repeat(hard)
 		}
-		pause := c.Pause
-		if c.mode == Balanced {
-			pause *= 20
-		}
-		launch.Sleep(ctx, time.Duration(c.rng.Int64N(int64(2*pause)+1)))
+		launch.Sleep(ctx, time.Duration(c.rng.Int64N(int64(2*c.Pause)+1)))
 	}
 	return nil
 }
@@ -154,14 +130,11 @@ var retryable = []int{
 }
 
 // sendUntilAccepted sends a batch until it receives a 207. It returns an error if ctx is done
-// first. In mode Mixed, it cancels some attempts very early.
+// first. It cancels some attempts very early.
 func (c *client) sendUntilAccepted(ctx context.Context, b *batch) (*result, error) {
 	var last error
 	for ctx.Err() == nil {
-		timeout, cancelEarly := 3*time.Second, c.mode == Mixed && c.rng.IntN(12) == 0
-		if c.mode == Balanced {
-			timeout = time.Minute
-		}
+		timeout, cancelEarly := 3*time.Second, c.rng.IntN(12) == 0
 		if cancelEarly {
 			timeout = time.Duration(c.rng.IntN(20_000)) * time.Microsecond
 		}
@@ -191,15 +164,12 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.text) }
 
-// sendToSome posts a batch to the endpoints that the mode selects and returns one of the results,
-// or an error if there is none. It records differing results and statuses that are not retryable.
+// sendToSome posts a batch to a random replica, to the load balancer, or to all replicas at the same
+// time, and returns one of the results, or an error if there is none. It records differing results
+// and statuses that are not retryable.
 func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err error) {
 	to := slices.Clone(c.Endpoints)
 	switch roll := c.rng.IntN(4); {
-	case c.mode == Repeated:
-		to = append(slices.Repeat(to, repeats), c.Balancer)
-	case c.mode == Balanced:
-		to = []string{c.Balancer}
 	case roll == 0: // all
 	case roll == 1 || c.Balancer == "":
 		to = []string{to[c.rng.IntN(len(to))]}

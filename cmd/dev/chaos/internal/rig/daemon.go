@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -117,18 +117,6 @@ type Source struct {
 
 // AwaitDelivered waits until both groups have delivered the log up to its current end.
 func (r *Rig) AwaitDelivered(ctx context.Context, limit time.Duration) error {
-	return r.await(ctx, limit, 0, func(Source) bool { return true }, func(Source) {})
-}
-
-// AwaitAdvance waits until each source has been delivered beyond its current end, and calls each
-// for a source as soon as it has. Clients must be sending.
-func (r *Rig) AwaitAdvance(ctx context.Context, limit time.Duration, sources []Source, each func(Source)) error {
-	return r.await(ctx, limit, 1, func(s Source) bool { return slices.Contains(sources, s) }, each)
-}
-
-// await waits until every source for which selected returns true has been delivered to the given
-// number of frames beyond its current end. It calls each for a source as soon as it has.
-func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, selected func(Source) bool, each func(Source)) error {
 	var waiting map[Source]int64 // the offset to reach
 	return launch.Eventually(ctx, limit, func() error {
 		now, err := r.read(ctx)
@@ -138,17 +126,10 @@ func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, sele
 		if waiting == nil {
 			waiting = map[Source]int64{}
 			for s, l := range now {
-				if selected(s) {
-					waiting[s] = l.End.Offset + beyond
-				}
+				waiting[s] = l.End.Offset
 			}
 		}
-		for s, end := range waiting {
-			if now[s].Commit.At >= end {
-				each(s)
-				delete(waiting, s)
-			}
-		}
+		maps.DeleteFunc(waiting, func(s Source, end int64) bool { return now[s].Commit.At >= end })
 		if len(waiting) > 0 {
 			return fmt.Errorf("not delivered: %v", waiting)
 		}
@@ -156,33 +137,18 @@ func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, sele
 	})
 }
 
-// Owned waits until the groups are stable, and returns the sources that d delivers. Sources without
-// frames are omitted.
-func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) {
-	err = launch.Eventually(ctx, time.Minute, func() error {
-		now, err := r.read(ctx, "Stable")
-		for s, l := range now {
-			if l.Member != nil && l.Member.ClientID == d.name() {
-				owned = append(owned, s)
-			}
-		}
-		return err
-	})
-	return owned, err
-}
-
-// read returns the lag of every source with frames. It returns an error if a group has no members,
-// or is not in the given state, if any. kadm's Lag omits partitions in which a rebalancing group
-// has not committed anything; read reports them with offset -1.
-func (r *Rig) read(ctx context.Context, state ...string) (all map[Source]kadm.GroupMemberLag, err error) {
+// read returns the lag of every source with frames. It returns an error if a group has no members.
+// kadm's Lag omits partitions in which a rebalancing group has not committed anything; read reports
+// them with offset -1.
+func (r *Rig) read(ctx context.Context) (all map[Source]kadm.GroupMemberLag, err error) {
 	defer must.Return(&err)
 	ends := must.Get(r.admin.ListEndOffsets(ctx, Log))
 	groups := must.Get(r.admin.Lag(ctx, logGroup+".clickhouse", logGroup+".kafka"))
 	must.Do(errors.Join(ends.Error(), groups.Error()))
 	all = map[Source]kadm.GroupMemberLag{}
 	for _, g := range groups {
-		if len(g.Members) == 0 || len(state) > 0 && g.State != state[0] {
-			return nil, fmt.Errorf("group %s is %s and has %d members", g.Group, g.State, len(g.Members))
+		if len(g.Members) == 0 {
+			return nil, fmt.Errorf("group %s is %s and has no members", g.Group, g.State)
 		}
 		for partition, end := range ends[Log] {
 			l, known := g.Lag.Lookup(Log, partition)
