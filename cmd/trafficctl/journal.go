@@ -28,8 +28,8 @@ import (
 const journalHelp = `Inspect a daemon's journal, which keeps accepted measurements until both stores have them.
 The journal is in the directory that the setting journal.dir names, or in Kafka if
 journal.kind is kafka. Select it with DIR, with the daemon's settings (--config), or with
---brokers. All commands except adopt and restamp only read the journal, so they can be used
-while daemons are running.
+--brokers. While a daemon is using DIR, only ls and cursors can be used, and the others on a
+copy of DIR. All commands can be used on a journal in Kafka except adopt and restamp.
 
 The subdirectory "idempotency" is also a journal: it stores the responses to requests with
 an Idempotency-Key.
@@ -244,13 +244,16 @@ func newJournalVerify(std streams) *cobra.Command {
 cursors. If there is damage, print the file, offset and frame, the frames that cannot be
 read, the consumers that have not received them, and what to do.
 
-A torn tail is not damage: it is an unacknowledged commit, or a commit that a running
-daemon is still writing.
+A torn tail is not damage: it is an unacknowledged commit. While a daemon is using DIR, stop
+the daemon or verify a copy of DIR.
 
 Exit codes: 0 no damage, 1 damage found or failure.`,
 		Example: `  trafficctl journal verify trafficd-data/journal
   trafficctl journal verify trafficd-data/journal/idempotency`,
 	}, func(ctx context.Context, dir string, f inspect.Journal) error {
+		if err := requireStopped(f); err != nil {
+			return err
+		}
 		display, add := newByteProgress(std.err, "verified", f.Bytes(false), quiet)
 		f.OnRead(add)
 		v, err := interrupt.Call(ctx, f.Verify)

@@ -73,7 +73,7 @@ trafficctl resubmit accepts this format. --frames prints a line per frame instea
 
 Rejected items are counted only for requests with an Idempotency-Key.
 
-The dump stops at a damaged frame unless --skip-damaged is set.
+While a daemon is using DIR, stop the daemon or dump a copy of DIR. The dump stops at a damaged frame unless --skip-damaged is set.
 Exit codes: 0 everything was read, 1 damage or failure.`,
 		Example: `  trafficctl journal dump trafficd-data/journal --frames | tail
   trafficctl journal dump trafficd-data/journal --detector 158324 | jq -c .item
@@ -101,6 +101,9 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err err
 			return fmt.Errorf("--batch %q must be a Batch-Id such as 0198f3a2-7c1e-7000-8000-0123456789ab: %w", d.batch, err)
 		}
 		d.batch = id.String()
+	}
+	if err := requireStopped(f); err != nil {
+		return err
 	}
 	out := bufio.NewWriterSize(std.out, 64<<10)
 	lines := json.NewEncoder(out)
@@ -134,6 +137,14 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err err
 	}
 	if gaps > 0 {
 		return fmt.Errorf("skipped %s of unreadable frames", plural(gaps, "gap"))
+	}
+	return nil
+}
+
+// requireStopped returns an error if a daemon is using the journal's directory.
+func requireStopped(f inspect.Journal) error {
+	if directory, ok := f.(*inspect.Directory); ok {
+		return directory.Live()
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // Lock locks the directory of a journal for Edit. It fails with an error that wraps ErrLocked if a
@@ -16,6 +18,26 @@ func Lock(dir string, opts ...Option) (io.Closer, error) {
 		return nil, fmt.Errorf("cannot lock journal directory %s: %w", dir, err)
 	}
 	return lock, nil
+}
+
+// LockShared keeps daemons from opening the directory of a journal, which others may read too. It
+// fails with an error that wraps ErrLocked if a daemon has the directory open. A directory without a
+// lock file, such as a copy, is not locked.
+func LockShared(dir string) (io.Closer, error) {
+	file, err := os.Open(filepath.Join(dir, lockName))
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return io.NopCloser(nil), nil
+	case err == nil:
+		err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	}
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, errors.Join(ErrLocked, file.Close())
+	case err != nil:
+		return nil, fmt.Errorf("cannot lock journal directory %s: %w", dir, errors.Join(err, file.Close()))
+	}
+	return file, nil
 }
 
 // Edit changes frames in a directory that the caller has locked. It calls edit with each frame from

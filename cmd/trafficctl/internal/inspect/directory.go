@@ -1,7 +1,8 @@
-// Package inspect reads a journal, in a directory or in Kafka, while daemons are running or when a
-// daemon cannot start.
+// Package inspect reads a journal, in a directory or in Kafka.
 //
-// It opens files read-only and takes no lock. A daemon may continue to write and delete files.
+// It opens files read-only. While it reads a directory, no daemon can open it; if a daemon has it
+// open, only Inspect and Consumers can be used, which then start over when the files have changed
+// under them.
 //
 // The formats are defined in package journal (segments and cursors), package batch (frames) and
 // package pipeline (the state in a cursor). This package reads past damage and counts the rows that
@@ -12,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,7 +20,6 @@ import (
 	"strconv"
 	"strings"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/lib/durable"
 )
@@ -33,52 +32,72 @@ const (
 
 var journalName = regexp.MustCompile(`^[0-9]{20}\.seg$|\.cursor$`)
 
-// maxAttempts is the maximum number of attempts to read the cursors and the segments. A daemon may
-// be writing them, or may have deleted segments since they were listed.
+// maxAttempts is the maximum number of attempts to read the journal of a running daemon, which
+// writes and deletes files meanwhile.
 const maxAttempts = 10
 
 // Directory is a journal in a directory. It is not safe for concurrent use.
 type Directory struct {
 	onRead   func(n int64) // may be nil
 	dir      string
+	lock     io.Closer // nil if a daemon has the directory open
 	segments []segment // ascending
 	cursors  []durable.CursorInfo
 	oldest   uint64 // first frame when the segments were listed
 }
 
-// segment is a segment file. A daemon may delete it at any time.
+// segment is a segment file.
 type segment struct {
 	name  string
 	first uint64 // number of the first frame, from the name
 	bytes int64  // size of the file
 }
 
-// Open reads the cursors of the journal in a directory and lists its segments.
+// Open reads the cursors of the journal in a directory and lists its segments. The caller closes
+// the directory; until then, no daemon can open it.
 func Open(dir string) (*Directory, error) {
 	f := &Directory{dir: dir}
+	lock, err := journal.LockShared(dir)
+	switch {
+	case err == nil:
+		f.lock = lock
+	case !errors.Is(err, journal.ErrLocked):
+		return nil, err
+	}
 	if err := f.load(); err != nil {
+		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-func (f *Directory) load() (err error) {
-	defer must.Return(&err)
-	names := must.Get(list(f.dir))
+// Live returns an error if a daemon has the directory open.
+func (f *Directory) Live() error {
+	if f.lock != nil {
+		return nil
+	}
+	return fmt.Errorf("cannot read %s: a daemon is using it; stop the daemon or copy the directory", f.dir)
+}
+
+func (f *Directory) load() error {
+	names, err := list(f.dir)
+	if err != nil {
+		return err
+	}
 	if !slices.ContainsFunc(names, journalName.MatchString) {
 		return fmt.Errorf("directory %s contains no journal: it has no segment (20 digits and %s) and no cursor (%s); "+
 			"see the daemon's setting journal.dir", f.dir, segmentSuffix, cursorSuffix)
 	}
 	// Read the cursors first, so that none of them is ahead of the segments.
 	cursors := &view{names: slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, cursorSuffix) })}
-	for range maxAttempts {
-		in, err := journal.Inspect(f.dir, journal.WithFS(cursors))
-		must.Do(err, "cannot read the cursors")
-		if f.cursors = in.Cursors; in.Err() == nil {
-			break
-		}
+	in, err := journal.Inspect(f.dir, journal.WithFS(cursors))
+	if err != nil {
+		return fmt.Errorf("cannot read the cursors: %w", err)
 	}
-	names = must.Get(list(f.dir))
+	f.cursors = in.Cursors
+	if names, err = list(f.dir); err != nil {
+		return err
+	}
 	f.segments = nil
 	for _, name := range names {
 		digits, ok := strings.CutSuffix(name, segmentSuffix)
@@ -99,17 +118,15 @@ func (f *Directory) load() (err error) {
 	return nil
 }
 
-// deleted reports whether a daemon has deleted the segment since it was listed.
-func (f *Directory) deleted(s segment) bool {
-	_, err := os.Stat(filepath.Join(f.dir, s.name))
-	return errors.Is(err, fs.ErrNotExist)
-}
-
 // OnRead implements Journal.
 func (f *Directory) OnRead(count func(n int64)) { f.onRead = count }
 
 // Close implements Journal.
-func (f *Directory) Close() {}
+func (f *Directory) Close() {
+	if f.lock != nil {
+		_ = f.lock.Close()
+	}
+}
 
 // Bytes implements Journal. It returns the total size of the segments with such frames.
 func (f *Directory) Bytes(unconsumed bool) int64 {
@@ -123,37 +140,37 @@ func (f *Directory) Bytes(unconsumed bool) int64 {
 }
 
 // Inspect implements Journal. It reads only the headers of frames.
-func (f *Directory) Inspect() (*journal.Inspection, error) { return f.inspect(journal.Inspect, nil) }
+func (f *Directory) Inspect() (in *journal.Inspection, err error) {
+	err = f.attempt(func() (intact bool, err error) {
+		in, err = f.inspect(journal.Inspect, nil)
+		return err == nil && in.Err() == nil, err
+	})
+	return in, err
+}
 
-// inspect calls read. It drops segments that a daemon has deleted, and perhaps overwritten, in the
-// meantime. If the newest segment is one of them, it lists the segments again and starts over. If
-// the newest segment is damaged, it reads again, because a daemon may have been writing to it.
-func (f *Directory) inspect(
-	read func(string, ...journal.Option) (*journal.Inspection, error), onRead func(n int64),
-) (in *journal.Inspection, err error) {
-	defer must.Return(&err)
-	damage := "" // of the newest segment
-	for range maxAttempts {
-		in, err := read(f.dir, journal.WithFS(newView(f.segments, onRead)))
-		must.Do(err, "cannot read the journal")
-		newest, outdated := len(f.segments)-1, 0 // index of the newest segment; number of segments to drop
-		for i, s := range f.segments {
-			// If the newest segment was overwritten, frames may be missing without an error.
-			if (in.Segments[i].Err != nil || i == newest) && f.deleted(s) {
-				outdated = i + 1
-			}
+// attempt calls read until it returns true. Without a daemon that could be the reason, it calls read
+// only once.
+func (f *Directory) attempt(read func() (intact bool, err error)) error {
+	for n := 1; ; n++ {
+		intact, err := read()
+		if intact || f.lock != nil || n == maxAttempts {
+			return err
 		}
-		switch {
-		case outdated > newest && newest >= 0:
-			must.Do(f.load())
-		case newest >= 0 && in.Segments[newest].Err != nil && in.Segments[newest].Err.Error() != damage:
-			damage = in.Segments[newest].Err.Error()
-		default:
-			f.segments, in.Segments, in.Cursors = f.segments[outdated:], in.Segments[outdated:], f.cursors
-			return in, nil
+		if err := f.load(); err != nil {
+			return err
 		}
 	}
-	return nil, errors.New("cannot read the journal: the daemon writes or deletes segments faster than they are read; try again")
+}
+
+func (f *Directory) inspect(
+	read func(string, ...journal.Option) (*journal.Inspection, error), onRead func(n int64),
+) (*journal.Inspection, error) {
+	in, err := read(f.dir, journal.WithFS(newView(f.segments, onRead)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the journal: %w", err)
+	}
+	in.Cursors = f.cursors
+	return in, nil
 }
 
 func list(dir string) ([]string, error) {
@@ -191,25 +208,16 @@ func (v *view) Open(path string, _ int) (journal.File, error) {
 	return &file{raw: f, meter: v.meter}, err
 }
 
-// file is a read-only file that reports progress. The embedded File is nil. When a daemon seals a
-// segment, it truncates the preallocated end; ReadAt then returns zeros up to the size that Size
-// returned before.
+// file is a read-only file that reports progress. The embedded File is nil.
 type file struct {
 	journal.File
 	raw   *os.File
 	meter func(n int64)
 	read  int64 // end of the part that has been reported to meter
-	size  int64 // last size returned by Size
 }
 
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.raw.ReadAt(p, off)
-	if want := min(int64(len(p)), f.size-off); err == io.EOF && int64(n) < want {
-		clear(p[n:want])
-		if n = int(want); n == len(p) {
-			err = nil
-		}
-	}
 	if end := off + int64(n); f.meter != nil && end > f.read {
 		f.meter(end - f.read)
 		f.read = end
@@ -222,8 +230,7 @@ func (f *file) Size() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	f.size = info.Size()
-	return f.size, nil
+	return info.Size(), nil
 }
 
 func (f *file) Close() error { return f.raw.Close() }

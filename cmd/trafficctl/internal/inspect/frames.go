@@ -40,9 +40,7 @@ func (g *Gap) Range() string {
 }
 
 // Frames implements Journal. It verifies the frames' checksums. Any error other than a *Gap ends
-// the sequence. A frame is valid until the next one. A torn tail, or a commit that a daemon is
-// still writing, ends the sequence without an error. If a daemon deletes a segment in the meantime,
-// its frames may be missing.
+// the sequence. A frame is valid until the next one. A torn tail ends the sequence without an error.
 func (f *Directory) Frames(from, to uint64) iter.Seq2[durable.Frame, error] {
 	return func(yield func(durable.Frame, error) bool) {
 		in, err := f.Inspect()
@@ -69,7 +67,6 @@ func (f *Directory) readSegment(r *frameReader, s segment, from, end uint64, fil
 	if r.next == 0 {
 		r.next = from
 	}
-	var repeated uint64 // first frame of the read that was repeated last
 	for from < end {
 		var failed error
 		for frame, err := range journal.Frames(f.dir, from, journal.WithFS(files)) {
@@ -80,14 +77,6 @@ func (f *Directory) readSegment(r *frameReader, s segment, from, end uint64, fil
 			if !r.frame(frame) {
 				return false
 			}
-		}
-		if failed != nil && f.deleted(s) { // and perhaps overwritten
-			r.next, r.reason = end, nil
-			return true
-		}
-		if failed != nil && end == NoEnd && repeated != from { // a daemon may have been writing
-			repeated = from
-			continue
 		}
 		r.reason = cmp.Or(r.reason, failed)
 		switch corrupt, isCorrupt := errors.AsType[*journal.CorruptError](failed); {
@@ -249,6 +238,15 @@ func (f *Directory) firstUnconsumed() uint64 {
 
 // Consumers implements Journal.
 func (f *Directory) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
+	err = f.attempt(func() (intact bool, err error) {
+		consumers, gaps, err = f.consumers()
+		bad := slices.ContainsFunc(consumers, func(c Consumer) bool { return c.Err != nil || c.Ahead > 0 })
+		return err == nil && len(gaps) == 0 && !bad, err
+	})
+	return consumers, gaps, err
+}
+
+func (f *Directory) consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	in, err := f.Inspect()
 	if err != nil {
 		return nil, nil, err
