@@ -45,7 +45,7 @@ func TestAdoptJournal(t *testing.T) {
 		require.Eventually(t, ok, time.Minute, 20*time.Millisecond)
 	}
 
-	lost.start().await(http.StatusOK)
+	lost.start().Await(http.StatusOK)
 	send(lost, 5)
 	lost.awaitDelivered()
 	require.NoError(t, c.Pause())
@@ -66,20 +66,20 @@ func TestAdoptJournal(t *testing.T) {
 	until(func() bool { return k.Count(t, "measurements") == promised.Items() })
 	a.kill()
 	require.NoError(t, c.Resume())
-	other.start().await(http.StatusOK)
+	other.start().Await(http.StatusOK)
 	send(other, 5)
 	before := c.Query(t, "SELECT count() FROM trafficd.measurements")
 	a = adopt().start() // stopped after it has delivered some rows to ClickHouse
 	until(func() bool { return a.Exited() || c.Query(t, "SELECT count() FROM trafficd.measurements") != before })
 	_ = a.Signal(syscall.SIGTERM) // fails if it has exited
-	a.end()
+	a.End()
 	for _, want := range []string{"everything in ", "delivered to clickhouse: 0 rows"} { // a second run has nothing left to do
 		a = adopt().start()
-		code, log := a.end()
+		code, log := a.End()
 		require.Zero(t, code, log)
 		require.Contains(t, log, want)
 	}
-	lost.start().await(http.StatusOK)
+	lost.start().Await(http.StatusOK)
 	send(lost, 5)
 	lost.awaitDelivered()
 	other.awaitDelivered()

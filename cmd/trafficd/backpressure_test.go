@@ -17,6 +17,7 @@ import (
 	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/cmd/internal/ops"
+	"trafficd/pipeline/lib/gunzip/compress"
 )
 
 // smallJournal configures a journal of a few megabytes and short retry intervals.
@@ -34,7 +35,7 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	require.NoError(t, c.Stop())
 	require.NoError(t, k.Stop())
 	d.Set(smallJournal...)
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 
 	const size = 500
 	var promised ledger
@@ -43,21 +44,21 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	d.requireJournalFull(full)
 	d.awaitLag("clickhouse")
 	d.awaitLag("kafka")
-	behind := d.metric("trafficd_pipeline_lag_frames")
+	behind := d.Metric("trafficd_pipeline_lag_frames")
 	require.Equal(t, float64(2*promised.Len()), behind, "undelivered frames of both stores")
 
 	before := d.memory("VmRSS")
-	d.rejectMany(batchNumber(0, 14_000), 8, 100)
+	d.rejectMany(daemontest.BatchNumber(0, 14_000), 8, 100)
 	t.Logf("%d batches fill the journal; memory: %d MiB, after 800 rejected full batches: %d MiB", promised.Len(), before>>20, d.memory("VmRSS")>>20)
 	require.Less(t, d.memory("VmHWM"), int64(300<<20))
 
 	// A restart changes nothing.
 	d.kill()
-	d.start().eventually(func() bool { // ready only if there is room for the smallest batch
-		_, r := d.ready()
+	d.start().Eventually(func() bool { // ready only if there is room for the smallest batch
+		_, r := d.Readiness()
 		return r.Components["daemon"].State == ops.OK && r.Components["registry"].State == ops.OK
 	}, "the daemon has started")
-	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == behind }, "the same frames are undelivered")
+	d.Eventually(func() bool { return d.Metric("trafficd_pipeline_lag_frames") == behind }, "the same frames are undelivered")
 	d.awaitLag("clickhouse")
 	d.awaitLag("kafka")
 	d.requireJournalFull(d.send(full.batch, size))
@@ -70,7 +71,7 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	}
 	d.awaitDelivered()
 	watch.stop()
-	d.await(http.StatusOK)
+	d.Await(http.StatusOK)
 	promised.Check(t, c, k)
 	requireInOrder(t, k)
 }
@@ -89,23 +90,23 @@ func TestOneStoreDown(t *testing.T) {
 			require.NoError(t, away.Stop())
 			d.Set(smallJournal...)
 			d.start()
-			d.await(http.StatusOK)
+			d.Await(http.StatusOK)
 			const size, batches = 200, 100
 			var promised ledger
 			for batch := range batches {
 				d.sendUntilAccepted(&promised, batch, size)
 				if batch == batches/2 {
 					d.kill()
-					d.start().await(http.StatusOK)
+					d.start().Await(http.StatusOK)
 				}
 			}
-			d.eventually(func() bool {
+			d.Eventually(func() bool {
 				return d.metricOf("trafficd_pipeline_lag_frames", other) == 0 && d.metricOf("trafficd_pipeline_lag_seconds", other) == 0
 			}, "%s has received everything", other)
 			require.Equal(t, float64(batches), d.metricOf("trafficd_pipeline_lag_frames", name), "undelivered frames of %s", name)
 			d.awaitLag(name)
-			d.eventually(func() bool {
-				_, r := d.ready()
+			d.Eventually(func() bool {
+				_, r := d.Readiness()
 				return r.Components[name].State == ops.Degraded && r.Components[other].State == ops.OK
 			}, "%s alone is degraded after a failed attempt", name)
 			if name == "clickhouse" {
@@ -147,7 +148,7 @@ func (d *process) fill(promised *ledger, size int) sent {
 // send sends a batch with unique items once and accepts any response.
 func (d *process) send(batch, size int) sent {
 	d.t.Helper()
-	a, err := d.post(d.t.Context(), batchNumber(batch, size), fmt.Sprint("batch-", batch))
+	a, err := d.Post(d.t.Context(), daemontest.BatchNumber(batch, size), fmt.Sprint("batch-", batch))
 	require.NoError(d.t, err)
 	return sent{batch, a}
 }
@@ -170,7 +171,7 @@ func (d *process) sendUntilAccepted(promised *ledger, batch, size int) {
 // awaitLag waits until the metrics show that a sink is behind.
 func (d *process) awaitLag(sink string) {
 	d.t.Helper()
-	d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_seconds", sink) > 0 }, "%s lags behind", sink)
+	d.Eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_seconds", sink) > 0 }, "%s lags behind", sink)
 }
 
 // requireJournalFull checks that batches are rejected because the journal is full, and that the
@@ -178,7 +179,7 @@ func (d *process) awaitLag(sink string) {
 func (d *process) requireJournalFull(r sent) {
 	d.t.Helper()
 	requireRetryAfter(d.t, r.response)
-	status, ready := d.ready()
+	status, ready := d.Readiness()
 	require.Equal(d.t, http.StatusServiceUnavailable, status)
 	require.Equal(d.t, ops.NotReady, ready.Components["journal"].State)
 	require.Contains(d.t, strings.Join(ready.Components["journal"].Reasons, " "), "the journal is full")
@@ -195,7 +196,7 @@ func requireRetryAfter(t *testing.T, a response) {
 // rejectMany has several clients send a batch repeatedly, which must be rejected each time.
 func (d *process) rejectMany(body string, clients, times int) {
 	d.t.Helper()
-	packed := pack(body)
+	packed := compress.Gzip(body)
 	var sending sync.WaitGroup
 	var wrong atomic.Int64
 	for range clients {
@@ -277,18 +278,18 @@ func requireInOrder(t *testing.T, k *stores.Kafka) {
 // occupies the journal only until its Idempotency-Key has been copied. It needs no store, and any
 // number of them leaves the journal with free space.
 func TestBatchesWithoutAcceptedItemsLeaveTheJournal(t *testing.T) {
-	unused := freeAddress(t)
+	unused := daemontest.FreeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused)
 	d.Set(smallJournal...)
-	d.start().await(http.StatusOK)
-	unknown := strings.Replace(item(1, 0), detector(1), strings.Repeat("x", 64), 1)
-	packed := pack(batchOf(slices.Repeat([]string{unknown}, 2000)...))
+	d.start().Await(http.StatusOK)
+	unknown := strings.Replace(item(1, 0), daemontest.Detector(1), strings.Repeat("x", 64), 1)
+	packed := compress.Gzip(batchOf(slices.Repeat([]string{unknown}, 2000)...))
 	for n := range 100 { // each takes about 150 kB of 3 MB
-		d.eventually(func() bool {
-			a, err := d.PostPacked(t.Context(), http.DefaultClient, packed, keyOf(n))
+		d.Eventually(func() bool {
+			a, err := d.PostPacked(t.Context(), http.DefaultClient, packed, daemontest.KeyOf(n))
 			require.NoError(t, err)
 			return a.Status == http.StatusMultiStatus && a.Rejected == 2000
 		}, "batch %d is accepted", n)
 	}
-	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 0 }, "everything is delivered")
+	d.Eventually(func() bool { return d.Metric("trafficd_pipeline_lag_frames") == 0 }, "everything is delivered")
 }

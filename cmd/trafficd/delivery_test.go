@@ -37,8 +37,8 @@ func TestFirstStartWithLog(t *testing.T) {
 	d := newProcess(t, "journal.kind=kafka", "journal.log.brokers="+broker, "kafka.enabled=true", "kafka.brokers="+broker,
 		"kafka.create_topic.partitions=3", "clickhouse.enabled=true", "clickhouse.addresses="+stores.StartClickHouse(t).TCP).start()
 	const migrated, created = `"migration":"views"`, `"message":"topic created"`
-	d.eventually(func() bool { return strings.Contains(d.Log(), migrated) && strings.Contains(d.Log(), created) }, "tables and topic")
-	log := d.terminate()
+	d.Eventually(func() bool { return strings.Contains(d.Log(), migrated) && strings.Contains(d.Log(), created) }, "tables and topic")
+	log := d.Terminate()
 	require.NotContains(t, log, `"level":"warn"`)
 	require.Equal(t, 1, strings.Count(log, migrated))
 	require.Equal(t, 1, strings.Count(log, created))
@@ -53,7 +53,7 @@ func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "the tables are up to date")
 	}
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 
 	bad := func(from, to string) string { return strings.Replace(item(7, 0), from, to, 1) }
 	mixed := batchOf(
@@ -66,7 +66,7 @@ func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 		`17`,
 		strings.Replace(item(2, 0), `,"quality":0.75`, ``, 1),
 	)
-	a, err := d.post(t.Context(), mixed, "the-key")
+	a, err := d.Post(t.Context(), mixed, "the-key")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusMultiStatus, a.Status)
 	require.Equal(t, 3, a.Accepted)
@@ -106,13 +106,13 @@ func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 	require.Equal(t, 1.5, records["3"].GetValue())
 	require.Equal(t, day, records["3"].GetTimestampFrom().AsTime())
 	require.Nil(t, records["7"].Quality)
-	d.eventually(func() bool { return c.Query(t, "SELECT count() FROM trafficd.measurements_detectors") == "100" }, "the registry is archived")
+	d.Eventually(func() bool { return c.Query(t, "SELECT count() FROM trafficd.measurements_detectors") == "100" }, "the registry is archived")
 
 	// Repeating the request, also after a restart, gets the same response and stores nothing twice.
-	log := d.terminate()
+	log := d.Terminate()
 	require.NotContains(t, log, "the store cannot take rows", "the probes of both stores must succeed")
-	d.start().await(http.StatusOK)
-	again, err := d.post(t.Context(), mixed, "the-key")
+	d.start().Await(http.StatusOK)
+	again, err := d.Post(t.Context(), mixed, "the-key")
 	require.NoError(t, err)
 	require.Equal(t, "true", again.Header.Get("Idempotent-Replay"))
 	require.Equal(t, batchID, again.Header.Get("Batch-Id"))
@@ -127,10 +127,10 @@ func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 func TestStopWhileTheStoresHang(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.Set("shutdown_timeout=12s") // 3 s of which are for what follows the grace period, on a busy machine
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	post := func(batch int) {
 		t.Helper()
-		a, err := d.post(t.Context(), batchOf(item(1, batch), item(2, batch)), "")
+		a, err := d.Post(t.Context(), batchOf(item(1, batch), item(2, batch)), "")
 		require.NoError(t, err)
 		require.Equal(t, 2, a.Accepted)
 	}
@@ -139,12 +139,12 @@ func TestStopWhileTheStoresHang(t *testing.T) {
 	require.NoError(t, c.Pause())
 	require.NoError(t, k.Pause())
 	post(1)
-	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 2 }, "both deliveries have a block in progress")
-	d.terminate()
+	d.Eventually(func() bool { return d.Metric("trafficd_pipeline_lag_frames") == 2 }, "both deliveries have a block in progress")
+	d.Terminate()
 
 	require.NoError(t, c.Resume())
 	require.NoError(t, k.Resume())
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	d.awaitDelivered()
 	require.Equal(t, "4", c.Query(t, "SELECT count() FROM trafficd.measurements"))
 	require.Equal(t, 4, k.Count(t, "measurements"))
@@ -155,22 +155,22 @@ func TestStopWhileTheStoresHang(t *testing.T) {
 // once. A client without a response retries with the same Idempotency-Key.
 func TestKilledAndStoppedUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 
 	var promised ledger
-	load := startLoad(t, &promised, d.API, 4, daemontest.MayBeCut)
+	load := daemontest.StartLoad(t, &promised, d.API, 4, daemontest.MayBeCut)
 	for n := range 6 {
-		d.await(http.StatusOK)
+		d.Await(http.StatusOK)
 		load.AwaitProgress(d.Trafficd)
 		if n%2 == 0 {
 			d.kill()
 		} else {
-			d.terminate()
+			d.Terminate()
 		}
 		d.start()
 	}
 	load.Stop()
-	d.await(http.StatusOK)
+	d.Await(http.StatusOK)
 	d.awaitDelivered()
 	promised.Check(t, c, k)
 }

@@ -36,7 +36,7 @@ func TestDiskFull(t *testing.T) {
 			journal := filepath.Join(disk.dir, "journal")
 			d.Set("journal.dir="+journal, "journal.segment_bytes=1048576", "journal.max_bytes=1073741824", fmt.Sprint("journal.min_free_bytes=", minFree),
 				"pipeline.idempotency.journal.segment_bytes=1048576", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", minFree))
-			d.start().await(http.StatusOK)
+			d.start().Await(http.StatusOK)
 
 			const size = 500
 			var promised ledger
@@ -50,7 +50,7 @@ func TestDiskFull(t *testing.T) {
 				d.sendSome(&promised, &batch, size)
 				disk.fill(minFree)
 				if minFree > 0 {
-					d.await(http.StatusServiceUnavailable)
+					d.Await(http.StatusServiceUnavailable)
 				}
 				d.requireNoSpace(d.fillDisk(&promised, &batch, size), wantReason)
 				d.killAndStart(func() {})
@@ -89,7 +89,7 @@ func TestDiskLow(t *testing.T) {
 	d.Set("journal.min_free_bytes=1000000000000000000")
 	d.start()
 	var r ops.Readiness
-	d.eventually(func() bool { _, r = d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
+	d.Eventually(func() bool { _, r = d.Readiness(); return r.Components["daemon"].State == ops.OK }, "started")
 	require.Regexp(t, `the journal's disk is low on space; free some or lower min_free_bytes: `+filepath.Join(d.Dir, "journal")+
 		` has \d+ bytes free, min_free_bytes is 1000000000000000000,`, strings.Join(r.Components["journal"].Reasons, " "))
 	rejected := d.send(0, 10).response
@@ -98,10 +98,10 @@ func TestDiskLow(t *testing.T) {
 	out, err := exec.Command(binary, append(d.Args, "--check-config=deep")...).CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "journal.min_free_bytes: the journal's disk is low on space")
-	d.terminate()
+	d.Terminate()
 
 	d.Args = settings
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	require.Equal(t, 10, d.send(0, 10).Accepted)
 }
 
@@ -111,7 +111,7 @@ func (d *process) killAndStart(meanwhile func()) {
 	d.kill()
 	meanwhile()
 	d.start()
-	d.eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
+	d.Eventually(func() bool { _, r := d.Readiness(); return r.Components["daemon"].State == ops.OK }, "started")
 }
 
 // awaitDeletion waits until the journal in dir has deleted everything that it can. After both
@@ -119,12 +119,12 @@ func (d *process) killAndStart(meanwhile func()) {
 // does every second and which fails if the disk is full.
 func (d *process) awaitDeletion(dir string) {
 	d.t.Helper()
-	copyErrors := func() float64 { return d.metric("trafficd_pipeline_idempotency_errors_total") }
+	copyErrors := func() float64 { return d.Metric("trafficd_pipeline_idempotency_errors_total") }
 	before := copyErrors()
-	d.eventually(func() bool {
+	d.Eventually(func() bool {
 		segments, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 		require.NoError(d.t, err)
-		_, r := d.ready()
+		_, r := d.Readiness()
 		empty := filepath.Join(dir, fmt.Sprintf("%020.0f.seg", r.Components["journal"].Detail["next_frame"]))
 		segments = slices.DeleteFunc(segments, func(s string) bool { return s == empty })
 		return len(segments) == 1 || copyErrors() > before
@@ -136,7 +136,7 @@ func (d *process) awaitDeletion(dir string) {
 func (d *process) requireNoSpace(r sent, reason string) {
 	d.t.Helper()
 	requireRetryAfter(d.t, r.response)
-	status, ready := d.ready()
+	status, ready := d.Readiness()
 	require.Equal(d.t, http.StatusServiceUnavailable, status)
 	require.Equal(d.t, ops.NotReady, ready.Components["journal"].State)
 	require.Contains(d.t, strings.Join(ready.Components["journal"].Reasons, " "), reason)
@@ -147,7 +147,7 @@ func (d *process) sendSome(promised *ledger, next *int, size int) {
 	d.t.Helper()
 	for range 20 {
 		var r sent
-		d.eventually(func() bool {
+		d.Eventually(func() bool {
 			r = d.send(*next, size)
 			*next++
 			return r.Status == http.StatusMultiStatus

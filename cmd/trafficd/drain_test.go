@@ -18,16 +18,16 @@ import (
 func TestDrainUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.Set("api.drain_grace=500ms", "shutdown_timeout=20s")
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	var promised ledger
-	load := startLoad(t, &promised, d.API, 8, daemontest.MayBeRefused)
+	load := daemontest.StartLoad(t, &promised, d.API, 8, daemontest.MayBeRefused)
 	const rounds, size = 3, 100
 	for range rounds {
 		load.AwaitProgress(d.Trafficd)
 		started := map[int]*begun{}
 		for range 4 {
 			batch := load.Take()
-			started[batch] = d.begin(d.raw(batchNumber(batch, size), keyOf(batch)))
+			started[batch] = d.begin(d.raw(daemontest.BatchNumber(batch, size), daemontest.KeyOf(batch)))
 		}
 		d.signal(syscall.SIGTERM)
 		d.awaitDraining()
@@ -38,10 +38,10 @@ func TestDrainUnderLoad(t *testing.T) {
 			require.Equal(t, size, a.Accepted)
 			promised.Add(t, batch, a)
 		}
-		code, log := d.end()
+		code, log := d.End()
 		require.Zero(t, code, log)
 		require.NotContains(t, log, "aborted")
-		d.start().await(http.StatusOK)
+		d.start().Await(http.StatusOK)
 	}
 	load.Stop()
 	d.awaitDelivered()
@@ -50,8 +50,8 @@ func TestDrainUnderLoad(t *testing.T) {
 
 func (d *process) awaitDraining() {
 	d.t.Helper()
-	d.eventually(func() bool {
-		_, r := d.ready()
+	d.Eventually(func() bool {
+		_, r := d.Readiness()
 		return strings.Contains(strings.Join(r.Components["daemon"].Reasons, " "), "draining")
 	}, "draining")
 }

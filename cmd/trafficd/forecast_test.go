@@ -31,13 +31,13 @@ func TestForecastLayer(t *testing.T) {
 	list := "keys:\n" + keyEntry("map", "forecast", "Europe/Copenhagen") + keyEntry("city", "ingest", "UTC")
 	replaceFile(t, keys, list)
 	d.start()
-	require.Equal(t, ops.Degraded, d.await(http.StatusOK).Components["forecasts"].State)
+	require.Equal(t, ops.Degraded, d.Await(http.StatusOK).Components["forecasts"].State)
 	response, _ := d.layer("map", "")
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
 	require.NotEmpty(t, response.Header.Get("Retry-After"))
 
 	replaceFile(t, feed, streetLine(7, 40)+streetLine(8, 50))
-	d.eventually(func() bool { a, _ := d.layer("map", ""); return a.StatusCode == http.StatusOK }, "the layer is served")
+	d.Eventually(func() bool { a, _ := d.layer("map", ""); return a.StatusCode == http.StatusOK }, "the layer is served")
 	response, body := d.layer("map", "")
 	var got pb.StreetForecastResponse
 	require.NoError(t, proto.Unmarshal(body, &got))
@@ -45,7 +45,7 @@ func TestForecastLayer(t *testing.T) {
 	require.Len(t, got.StreetForecast[0].Forecast, 1)
 	require.Equal(t, "Europe/Copenhagen", got.StreetForecast[0].Forecast[0].Timezone)
 	require.NotEmpty(t, response.Header.Get("Trace-Id"))
-	d.eventually(func() bool { return d.await(http.StatusOK).Components["forecasts"].State == ops.OK }, "the forecasts are ready")
+	d.Eventually(func() bool { return d.Await(http.StatusOK).Components["forecasts"].State == ops.OK }, "the forecasts are ready")
 
 	response, body = d.layer("map", "?horizon=30", "Accept", "application/json")
 	require.Equal(t, "application/json", response.Header.Get("Content-Type"))
@@ -71,24 +71,24 @@ func TestForecastLayer(t *testing.T) {
 
 	// A key with a new time zone finds its layer ready at the first request.
 	replaceFile(t, keys, list+keyEntry("tokyo", "forecast", "Asia/Tokyo"))
-	d.eventually(func() bool {
+	d.Eventually(func() bool {
 		a, body := d.layer("tokyo", "")
 		require.NotEqual(t, http.StatusServiceUnavailable, a.StatusCode)
 		return a.StatusCode == http.StatusOK && strings.Contains(string(body), "Asia/Tokyo")
 	}, "the new key")
 
 	replaceFile(t, feed, streetLine(9, 60)) // lacks both streets: it must be confirmed
-	d.eventually(func() bool {
-		c := d.await(http.StatusOK).Components["forecasts"]
+	d.Eventually(func() bool {
+		c := d.Await(http.StatusOK).Components["forecasts"]
 		return c.State == ops.Degraded && strings.Contains(strings.Join(c.Reasons, " "), "the file lacks 2 of the 2 streets in use")
 	}, "the reason in readiness")
-	require.EqualValues(t, 1, d.metric("trafficd_forecasts_failing"))
+	require.EqualValues(t, 1, d.Metric("trafficd_forecasts_failing"))
 	replaceFile(t, feed, streetLine(8, 50)+streetLine(9, 60))
-	d.eventually(func() bool {
+	d.Eventually(func() bool {
 		_, body := d.layer("tokyo", "?horizon=0", "Accept", "application/json")
 		return strings.Contains(string(body), `"street":9`) && !strings.Contains(string(body), `"street":7`)
 	}, "the new content")
-	require.Positive(t, d.metric("trafficd_layers_body_bytes"))
+	require.Positive(t, d.Metric("trafficd_layers_body_bytes"))
 }
 
 func TestForecastKeyWithoutFeed(t *testing.T) {
@@ -96,7 +96,7 @@ func TestForecastKeyWithoutFeed(t *testing.T) {
 	d.keys(keyEntry("map", "forecast", "UTC"))
 	d.start()
 	var c ops.Component
-	d.eventually(func() bool { _, r := d.ready(); c = r.Components["forecasts"]; return c.State != "" }, "started")
+	d.Eventually(func() bool { _, r := d.Readiness(); c = r.Components["forecasts"]; return c.State != "" }, "started")
 	require.Equal(t, ops.NotReady, c.State, "no other key can be served")
 	require.Equal(t, []string{noForecasts}, c.Reasons)
 	response, body := d.layer("map", "")

@@ -36,7 +36,7 @@ func TestForecastTopicHistories(t *testing.T) {
 		t.Helper()
 		want := writer.oracle()
 		for i, d := range daemons {
-			d.eventually(func() bool { return proto.Equal(want, d.forecasts("")) }, "daemon %d serves the content of the topic", i)
+			d.Eventually(func() bool { return proto.Equal(want, d.forecasts("")) }, "daemon %d serves the content of the topic", i)
 		}
 	}
 	check()
@@ -46,7 +46,7 @@ func TestForecastTopicHistories(t *testing.T) {
 	}
 	daemons = append(daemons, followTopic(t, k.Brokers, topic))
 	require.NoError(t, k.Stop())
-	daemons[0].eventually(func() bool { return daemons[0].metric("trafficd_forecasts_failing") == 1 }, "the outage is reported")
+	daemons[0].Eventually(func() bool { return daemons[0].Metric("trafficd_forecasts_failing") == 1 }, "the outage is reported")
 	require.NoError(t, k.Restart())
 	writer.write(100)
 	check()
@@ -61,7 +61,7 @@ func TestForecastTopicHistories(t *testing.T) {
 
 	fresh := followTopic(t, k.Brokers, topic)
 	var first *pb.StreetForecastResponse
-	fresh.eventually(func() bool { first = fresh.forecasts(""); return first != nil }, "a first layer")
+	fresh.Eventually(func() bool { first = fresh.forecasts(""); return first != nil }, "a first layer")
 	require.True(t, proto.Equal(writer.oracle(), first), "the first layer must be complete")
 	daemons = append(daemons, fresh)
 	for _, query := range []string{"", "?horizon=0", "?horizon=60"} {
@@ -99,17 +99,17 @@ func TestDeadForecastProducer(t *testing.T) {
 		"forecasts.kafka.interval=50ms")
 	d.keys(keyEntry("map", "forecast", "UTC"))
 	d.start()
-	d.eventually(func() bool { return d.metric("trafficd_layers_builds_total") > 0 }, "a first layer")
+	d.Eventually(func() bool { return d.Metric("trafficd_layers_builds_total") > 0 }, "a first layer")
 	response, body := d.layer("map", "")
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
 	require.Contains(t, string(body), "out of date")
 	var r ops.Readiness
-	d.eventually(func() bool { _, r = d.ready(); return d.metric("trafficd_forecasts_failing") == 0 }, "the topic was read")
-	_, r = d.ready()
+	d.Eventually(func() bool { _, r = d.Readiness(); return d.Metric("trafficd_forecasts_failing") == 0 }, "the topic was read")
+	_, r = d.Readiness()
 	require.Equal(t, ops.NotReady, r.Components["forecasts"].State)
 	require.Regexp(t, `^no street has a current or future forecast; the newest data is 2h\d+m0s old: the layer is no longer served \(layers.stale\)$`, r.Components["forecasts"].Reasons[0])
-	require.Greater(t, d.metric("trafficd_layers_age_seconds"), 7000.0)
-	require.EqualValues(t, 1, d.metric("trafficd_layers_stale"))
+	require.Greater(t, d.Metric("trafficd_layers_age_seconds"), 7000.0)
+	require.EqualValues(t, 1, d.Metric("trafficd_layers_stale"))
 }
 
 // followTopic starts a daemon whose forecasts come from a topic.

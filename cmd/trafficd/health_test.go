@@ -20,7 +20,7 @@ func TestHealth(t *testing.T) {
 	port := strconv.Itoa(number)
 	d.Ops = "127.0.0.1:" + port
 	d.Set("ops.listen=0.0.0.0:" + port)
-	d.start().eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
+	d.start().Eventually(func() bool { _, r := d.Readiness(); return r.Components["daemon"].State == ops.OK }, "started")
 	f := func(code int, want string, args ...string) {
 		t.Helper()
 		cmd := exec.Command(binary, append([]string{"health"}, args...)...)
@@ -42,7 +42,7 @@ func TestHealth(t *testing.T) {
 	require.False(t, proxied)
 	f(1, "ops.listen is empty", "--set", "ops.listen=")
 	f(1, "ops.listen", "--ops-listen", "8081")
-	d.terminate()
+	d.Terminate()
 	f(1, "cannot reach the daemon", "--ops-listen", d.Ops)
 	f(1, "/nowhere/trafficd.yaml", "--ops-listen", d.Ops, "--config", "/nowhere/trafficd.yaml")
 }

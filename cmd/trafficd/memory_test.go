@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/daemontest"
+	"trafficd/pipeline/lib/gunzip/compress"
 )
 
 // TestMemory tests promise 5: settings bound the memory, regardless of what clients send. 64
@@ -29,7 +32,7 @@ func TestMemory(t *testing.T) {
 			b.WriteString(item(i))
 		}
 		b.WriteString(`]}`)
-		return pack(b.String())
+		return compress.Gzip(b.String())
 	}
 	measurement := func(code, kind string, i int) string {
 		return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"%s","timestampFrom":"%s","timestampTo":"%s","value":%.4f,"quality":%.4f}`,
@@ -38,7 +41,7 @@ func TestMemory(t *testing.T) {
 	f := func(name string, accepted, rejected, rounds int, maxBytes int64, packed []byte) {
 		t.Run(name, func(t *testing.T) {
 			d, _, _ := onRealStores(t)
-			d.start().await(http.StatusOK)
+			d.start().Await(http.StatusOK)
 			idle := d.memory("VmHWM")
 			d.sendTogether(packed, clients, rounds, fmt.Sprintf(`{"accepted":%d,"rejected":%d,`, accepted, rejected))
 			require.False(t, t.Failed())
@@ -49,19 +52,19 @@ func TestMemory(t *testing.T) {
 		})
 	}
 	f("full batches", limit, 0, 2, 256<<20, batchWith(limit, func(i int) string {
-		return measurement(detector(i), fmt.Sprint("flow", i/100), i)
+		return measurement(daemontest.Detector(i), fmt.Sprint("flow", i/100), i)
 	}))
 	f("codes of 256 bytes", 0, limit, 1, 512<<20, batchWith(limit, func(i int) string {
 		return measurement(strings.Repeat("d", 250)+fmt.Sprintf("%06d", i), "flow", i)
 	}))
 	f("as many measure types as items", limit, 0, 1, 512<<20, batchWith(limit, func(i int) string {
-		return measurement(detector(i), strings.Repeat("m", 58)+fmt.Sprintf("%06d", i), i)
+		return measurement(daemontest.Detector(i), strings.Repeat("m", 58)+fmt.Sprintf("%06d", i), i)
 	}))
 	f("the longest echoes", 0, limit, 1, 512<<20, batchWith(limit, func(i int) string {
 		return measurement(strings.Repeat(`\u0001`, 250), "flow", i)
 	}))
 	f("ten times too many", limit, 9*limit, 1, 512<<20, batchWith(10*limit, func(i int) string {
-		return measurement(detector(i), fmt.Sprint("flow", i/100%140), i)
+		return measurement(daemontest.Detector(i), fmt.Sprint("flow", i/100%140), i)
 	}))
 }
 

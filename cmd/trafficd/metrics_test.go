@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/trafficd/status"
+	"trafficd/pipeline/lib/gunzip/compress"
 )
 
 // TestStatusWithBasePath checks that /status has the latency of batches if api.base_path is set.
 func TestStatusWithBasePath(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic").start()
-	d.await(http.StatusOK)
-	request, err := d.Request(t.Context(), pack(`{"measurements":[`+item(1, 0)+`]}`), "")
+	d.Await(http.StatusOK)
+	request, err := d.Request(t.Context(), compress.Gzip(`{"measurements":[`+item(1, 0)+`]}`), "")
 	require.NoError(t, err)
 	request.URL.Path = "/traffic" + request.URL.Path
 	response, err := http.DefaultClient.Do(request)
@@ -22,7 +23,7 @@ func TestStatusWithBasePath(t *testing.T) {
 	response.Body.Close()
 	require.Equal(t, http.StatusMultiStatus, response.StatusCode)
 	var got status.Status
-	_, text := d.get("/status")
+	_, text := d.Fetch("/status")
 	require.NoError(t, json.Unmarshal(text, &got))
 	require.NotNil(t, got.Latency)
 	require.Positive(t, got.Latency.P50)

@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trafficd/cmd/dev/daemontest"
+	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/schemas/openapi"
 	"trafficd/sinks/layers"
 	"trafficd/sources/ingest"
@@ -159,7 +160,7 @@ func (d *process) sendExample(path string, body any) seenExample {
 	}
 	text, err := json.Marshal(body)
 	require.NoError(d.t, err)
-	return d.exchange(http.MethodPost, path, pack(string(text)), "Content-Encoding", "gzip")
+	return d.exchange(http.MethodPost, path, compress.Gzip(string(text)), "Content-Encoding", "gzip")
 }
 
 // exchange sends a request with the key of the integrator, unless the headers contain another key.
@@ -188,7 +189,7 @@ func (d *process) seen(response *http.Response, err error) seenExample {
 func (d *process) held(headers string) rawRequest {
 	header := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: apiKey %s\r\ntraceparent: %s\r\n%sContent-Length: 1000\r\n\r\n",
 		ingest.Path, d.API, daemontest.ExamplesKey, exampleTraceparent, headers)
-	return rawRequest{header: []byte(header), body: pack(`{"measurements":[]}`)}
+	return rawRequest{header: []byte(header), body: compress.Gzip(`{"measurements":[]}`)}
 }
 
 // otherVersion sends a request in a version of HTTP that the daemon does not support.
@@ -210,13 +211,13 @@ func (d *process) provokeErrors() map[string]seenExample {
 		d.t.Helper()
 		return d.exchange(http.MethodPost, ingest.Path, body, headers...)
 	}
-	batch := pack(`{"measurements":[]}`)
+	batch := compress.Gzip(`{"measurements":[]}`)
 	seen := map[string]seenExample{
 		"BadRequest/invalidGzip":             post(batch[:len(batch)-4]),
-		"BadRequest/invalidJson":             post(pack(`{"measurements":[{"detectorCode":"MQ-0815-1",}]}`)),
-		"BadRequest/noMeasurements":          post(pack(`{}`)),
-		"BadRequest/measurementsNotArray":    post(pack(`{"measurements":{}}`)),
-		"BadRequest/duplicateMeasurements":   post(pack(`{"measurements":[],"measurements":[]}`)),
+		"BadRequest/invalidJson":             post(compress.Gzip(`{"measurements":[{"detectorCode":"MQ-0815-1",}]}`)),
+		"BadRequest/noMeasurements":          post(compress.Gzip(`{}`)),
+		"BadRequest/measurementsNotArray":    post(compress.Gzip(`{"measurements":{}}`)),
+		"BadRequest/duplicateMeasurements":   post(compress.Gzip(`{"measurements":[],"measurements":[]}`)),
 		"BadRequest/malformedKey":            post(batch, "Idempotency-Key", "a b"),
 		"Unauthenticated/unknownKey":         post(batch, "Authorization", "apiKey unknown"),
 		"RoutingUnauthenticated/unknownKey":  d.exchange(http.MethodPost, routing.Path, nil, "Authorization", "apiKey unknown", "Content-Type", "text/xml"),
@@ -224,7 +225,7 @@ func (d *process) provokeErrors() map[string]seenExample {
 		"MethodNotAllowed/get":               d.exchange(http.MethodGet, ingest.Path, nil),
 		"UnsupportedMediaType/notCompressed": post([]byte(`{"measurements":[]}`)),
 		"UnsupportedMediaType/multipart":     post(batch, "Content-Type", "multipart/form-data; boundary=x"),
-		"TooLarge/items":                     post(pack(`{"measurements":[` + strings.Repeat(`1,`, 140_000) + `1]}`)),
+		"TooLarge/items":                     post(compress.Gzip(`{"measurements":[` + strings.Repeat(`1,`, 140_000) + `1]}`)),
 		"TooLarge/bytes":                     post(make([]byte, 16<<20+1)),
 		"HeaderTooLarge/longHeader":          post(batch, "X-Long", strings.Repeat("x", 16<<10)),
 		"VersionNotSupported/version":        d.otherVersion(),
@@ -238,11 +239,11 @@ func (d *process) provokeErrors() map[string]seenExample {
 	d.begin(d.held("Idempotency-Key: held\r\n"))
 	seen["IdempotencyKeyInUse/inProgress"] = post(batch, "Idempotency-Key", "held")
 	require.Equal(d.t, http.StatusMultiStatus, post(batch, "Idempotency-Key", "used").status)
-	seen["IdempotencyKeyReused/anotherBatch"] = post(pack(`{"measurements":[1]}`), "Idempotency-Key", "used")
+	seen["IdempotencyKeyReused/anotherBatch"] = post(compress.Gzip(`{"measurements":[1]}`), "Idempotency-Key", "used")
 
 	other := examplesProcess(d.t, "ingest.admission_requests=4")
 	slow := other.begin(other.held("")).conn
-	other.eventually(func() bool {
+	other.Eventually(func() bool {
 		other.tryBegin(other.held("")) // rejected if the request below still has its slot
 		seen["Unavailable/busy"] = other.exchange(http.MethodPost, ingest.Path, batch)
 		return seen["Unavailable/busy"].status == http.StatusServiceUnavailable
@@ -251,11 +252,11 @@ func (d *process) provokeErrors() map[string]seenExample {
 
 	replaceFile(d.t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+
 		strings.Replace(keyEntry(daemontest.ExamplesKey, "forecast", "UTC"), "{", "{requests_per_second: 0.1, ", 1))
-	d.eventually(func() bool {
+	d.Eventually(func() bool {
 		seen["Forbidden/noRight"] = post(batch)
 		return seen["Forbidden/noRight"].status == http.StatusForbidden
 	}, "the reloaded keys")
-	d.eventually(func() bool {
+	d.Eventually(func() bool {
 		seen["RateLimited/tooMany"] = d.exchange(http.MethodGet, layers.Path, nil)
 		return seen["RateLimited/tooMany"].status == http.StatusTooManyRequests
 	}, "the rate limit")

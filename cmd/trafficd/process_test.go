@@ -15,25 +15,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/internal/ops"
 )
 
 func TestStartAndStop(t *testing.T) {
 	d := newProcess(t).start()
-	r := d.await(http.StatusOK)
+	r := d.Await(http.StatusOK)
 	require.Equal(t, ops.OK, r.State)
-	status, body := d.get("/metrics")
+	status, body := d.Fetch("/metrics")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, string(body), "trafficd_journal_bytes")
-	_, body = d.get("/schemas/openapi.yaml")
+	_, body = d.Fetch("/schemas/openapi.yaml")
 	require.Contains(t, string(body), "openapi: 3.1")
 
-	log := d.terminate()
+	log := d.Terminate()
 	require.Contains(t, log, "draining")
 
 	// The same directory again, stopped by the other signal.
-	d.start().await(http.StatusOK)
-	code, log := d.signal(syscall.SIGINT).end()
+	d.start().Await(http.StatusOK)
+	code, log := d.signal(syscall.SIGINT).End()
 	require.Zero(t, code, log)
 }
 
@@ -44,13 +45,13 @@ func TestStopWhileStarting(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	d := newProcess(t, "api.tls_cert="+pipe, "api.tls_key="+pipe).start()
 	var writer *os.File
-	d.eventually(func() (ok bool) {
+	d.Eventually(func() (ok bool) {
 		var err error
 		writer, err = os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0) // fails unless the daemon reads
 		return err == nil
 	}, "the daemon reads the certificate")
 	defer writer.Close()
-	require.Contains(t, d.terminate(), "exiting before the start was complete")
+	require.Contains(t, d.Terminate(), "exiting before the start was complete")
 }
 
 // TestNotifySystemd checks what a unit of Type=notify expects: READY=1 when clients can connect and
@@ -73,63 +74,63 @@ func TestNotifySystemd(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	d.signal(syscall.SIGHUP)
-	d.await(http.StatusOK)
-	d.terminate()
+	d.Await(http.StatusOK)
+	d.Terminate()
 	require.Equal(t, "STOPPING=1", message())
 
 	t.Setenv("NOTIFY_SOCKET", "/does/not/exist")
-	d.start().await(http.StatusOK)
-	require.Contains(t, d.terminate(), "cannot notify systemd")
+	d.start().Await(http.StatusOK)
+	require.Contains(t, d.Terminate(), "cannot notify systemd")
 }
 
 func TestWithoutKeysAndRegistry(t *testing.T) {
 	d := newProcess(t, "api.keys_file=", "registry.feeds=[]").start()
 	var status int
 	var r ops.Readiness
-	d.eventually(func() bool {
-		status, r = d.ready()
+	d.Eventually(func() bool {
+		status, r = d.Readiness()
 		return r.Components["daemon"].State == ops.OK // started
 	}, "started")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Equal(t, ops.NotReady, r.Components["keys"].State)
 	require.Equal(t, ops.NotReady, r.Components["registry"].State)
 	require.Equal(t, ops.OK, r.Components["journal"].State)
-	status, _ = d.get("/healthz")
+	status, _ = d.Fetch("/healthz")
 	require.Equal(t, http.StatusOK, status)
-	d.terminate()
+	d.Terminate()
 }
 
 // TestReadyWhileStoresAreUnreachable checks that unreachable stores are reported before the first
 // batch, and that batches are accepted.
 func TestReadyWhileStoresAreUnreachable(t *testing.T) {
-	unused := freeAddress(t)
+	unused := daemontest.FreeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused).start()
 	var r ops.Readiness
-	d.eventually(func() bool {
-		_, r = d.ready()
+	d.Eventually(func() bool {
+		_, r = d.Readiness()
 		return r.Components["clickhouse"].State == ops.Degraded && r.Components["kafka"].State == ops.Degraded
 	}, "both stores degraded")
 	require.Contains(t, r.Components["clickhouse"].Reasons[0], "connection refused")
 	require.Contains(t, r.Components["kafka"].Reasons[0], "connection refused")
-	require.Equal(t, ops.Degraded, d.await(http.StatusOK).State)
-	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
+	require.Equal(t, ops.Degraded, d.Await(http.StatusOK).State)
+	a, err := d.Post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusMultiStatus, a.Status)
-	log := d.terminate()
+	log := d.Terminate()
 	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }
 
 func TestStartFails(t *testing.T) {
 	f := func(d *process, want ...string) {
 		t.Helper()
-		code, log := d.start().end()
+		code, log := d.start().End()
 		require.Equal(t, 1, code, log)
 		for _, w := range want {
 			require.Contains(t, log, w)
 		}
 	}
 	first := newProcess(t).start()
-	first.await(http.StatusOK)
+	first.Await(http.StatusOK)
 
 	same := newProcess(t, "journal.dir="+filepath.Join(first.Dir, "journal"))
 	f(same, "locked", filepath.Join(first.Dir, "journal"), fmt.Sprintf("process %d;", first.PID()))
@@ -155,7 +156,7 @@ func TestStartFails(t *testing.T) {
 func TestStartErrorsAreLogged(t *testing.T) {
 	f := func(format string, settings ...string) (lines []string) {
 		t.Helper()
-		code, log := newProcess(t, append(settings, "log.format="+format)...).start().end()
+		code, log := newProcess(t, append(settings, "log.format="+format)...).start().End()
 		require.Equal(t, 1, code, log)
 		for line := range strings.Lines(log) {
 			lines = append(lines, strings.TrimSpace(line))
@@ -209,12 +210,12 @@ func TestCommandLine(t *testing.T) {
 func TestSecondSignalExitsImmediately(t *testing.T) {
 	// A kept connection prolongs the drain: the grace period is far longer than the test.
 	d := newProcess(t, "api.drain_grace=1m", "shutdown_timeout=5m").start()
-	d.await(http.StatusOK)
-	_, err := d.post(t.Context(), `{"measurements":[]}`, "")
+	d.Await(http.StatusOK)
+	_, err := d.Post(t.Context(), `{"measurements":[]}`, "")
 	require.NoError(t, err)
 	d.signal(syscall.SIGTERM)
 	d.awaitDraining()
-	code, log := d.signal(syscall.SIGTERM).end()
+	code, log := d.signal(syscall.SIGTERM).End()
 	require.Equal(t, 1, code)
 	require.Contains(t, log, "second signal")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/trafficd/status"
@@ -34,13 +35,13 @@ func TestReadinessPerProductInstance(t *testing.T) {
 	list := filepath.Join(dir, "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}, {product_instance: lake, file: {path: "+dir+"/lake.csv}}]")
 	d.start()
-	r := d.await(http.StatusServiceUnavailable)
-	d.eventually(func() bool { _, r = d.ready(); return len(r.Components["registry"].Reasons) == 2 }, "both feeds checked")
+	r := d.Await(http.StatusServiceUnavailable)
+	d.Eventually(func() bool { _, r = d.Readiness(); return len(r.Components["registry"].Reasons) == 2 }, "both feeds checked")
 	require.Equal(t, ops.NotReady, r.Components["registry"].State)
 	require.Contains(t, r.Components["keys"].Reasons, "no key can be served")
 
-	replaceFile(t, list, "detectorCode\n"+detector(1)+"\n")
-	r = d.await(http.StatusOK)
+	replaceFile(t, list, "detectorCode\n"+daemontest.Detector(1)+"\n")
+	r = d.Await(http.StatusOK)
 	require.Equal(t, ops.Degraded, r.State)
 	instances := r.Components["registry"].Detail["product_instances"].(map[string]any)
 	require.Equal(t, "ok", instances[instance].(map[string]any)["state"])
@@ -54,18 +55,18 @@ func TestReadinessPerPartition(t *testing.T) {
 	cluster := stores.StartKfake(t)
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "trafficd.log", Err: kerr.NotEnoughReplicas, Count: -1})
 	d := newProcess(t, "journal.kind=kafka", "journal.log.brokers="+strings.Join(cluster.ListenAddrs(), ",")).start()
-	d.await(http.StatusOK)
+	d.Await(http.StatusOK)
 	answers := make(chan response, 1)
 	go func() {
-		a, _ := d.post(t.Context(), batchNumber(1, 1), "")
+		a, _ := d.Post(t.Context(), daemontest.BatchNumber(1, 1), "")
 		answers <- a
 	}()
-	r := d.await(http.StatusServiceUnavailable)
+	r := d.Await(http.StatusServiceUnavailable)
 	require.Equal(t, ops.NotReady, r.Components["journal"].State)
 	require.Contains(t, r.Components["journal"].Reasons[0], "product instance \""+instance+"\": cannot write to the log in Kafka")
 	fault.Remove()
 	require.Equal(t, http.StatusMultiStatus, (<-answers).Status)
-	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["journal"].State)
+	require.Equal(t, ops.OK, d.Await(http.StatusOK).Components["journal"].State)
 }
 
 // TestReadinessOfSharedList checks that the reason for a product instance of a shared list names
@@ -77,11 +78,11 @@ func TestReadinessOfSharedList(t *testing.T) {
 	d.start()
 	reason := func(status int, want string) {
 		t.Helper()
-		d.eventually(func() bool {
-			_, r := d.ready()
+		d.Eventually(func() bool {
+			_, r := d.Readiness()
 			return strings.Contains(strings.Join(r.Components["registry"].Reasons, "\n"), want)
 		}, "%s", want)
-		response, err := d.post(t.Context(), batchNumber(1, 1), "")
+		response, err := d.Post(t.Context(), daemontest.BatchNumber(1, 1), "")
 		require.NoError(t, err)
 		require.Equal(t, status, response.Status)
 	}
@@ -98,10 +99,10 @@ func TestForecastOnlyReadiness(t *testing.T) {
 	d.keys(keyEntry("viewer", "forecast", "UTC"))
 	d.start()
 	var r ops.Readiness
-	d.eventually(func() bool { _, r = d.ready(); return len(r.Components["forecasts"].Reasons) > 0 }, "the feed is checked")
+	d.Eventually(func() bool { _, r = d.Readiness(); return len(r.Components["forecasts"].Reasons) > 0 }, "the feed is checked")
 	require.Equal(t, ops.NotReady, r.State)
 	replaceFile(t, feed, streetLine(1, 50))
-	d.eventually(func() bool { _, r = d.ready(); return r.State == ops.OK }, "ready")
+	d.Eventually(func() bool { _, r = d.Readiness(); return r.State == ops.OK }, "ready")
 	require.NotContains(t, r.Components, "registry")
 }
 
@@ -114,21 +115,21 @@ func TestReadinessByPurpose(t *testing.T) {
 	replaceFile(t, feed, streetLine(1, 50))
 	f := func(purpose string, status int) {
 		t.Helper()
-		d.eventually(func() bool { got, _ := d.get("/readyz?for=" + purpose); return got == status }, "readiness %d for %s", status, purpose)
+		d.Eventually(func() bool { got, _ := d.Fetch("/readyz?for=" + purpose); return got == status }, "readiness %d for %s", status, purpose)
 	}
 	d.start()
-	require.Equal(t, ops.Degraded, d.await(http.StatusOK).State)
+	require.Equal(t, ops.Degraded, d.Await(http.StatusOK).State)
 	f("ingest", http.StatusServiceUnavailable)
 	f("forecast", http.StatusOK)
 	f("routing", http.StatusOK)
 	var s status.Status
-	_, text := d.get("/status")
+	_, text := d.Fetch("/status")
 	require.NoError(t, json.Unmarshal(text, &s))
 	require.Equal(t, "Every request for ingest is rejected.", s.Summary[0])
-	d.terminate()
+	d.Terminate()
 
 	d.Set("journal.min_free_bytes=0", "forecasts.file.path="+feed+".missing")
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	f("ingest", http.StatusOK)
 	f("forecast", http.StatusServiceUnavailable)
 }
@@ -152,15 +153,15 @@ func TestNotReadyBeforeRegistriesAreRead(t *testing.T) {
 	d.start()
 	<-asked
 	var r ops.Readiness
-	d.eventually(func() bool { _, r = d.ready(); return len(r.Components["daemon"].Reasons) > 0 }, "the daemon responds")
+	d.Eventually(func() bool { _, r = d.Readiness(); return len(r.Components["daemon"].Reasons) > 0 }, "the daemon responds")
 	require.Equal(t, ops.NotReady, r.State)
-	d.eventually(func() bool {
-		_, r = d.ready()
+	d.Eventually(func() bool {
+		_, r = d.Readiness()
 		return strings.Contains(strings.Join(r.Components["daemon"].Reasons, " "), "registries are being read")
 	}, "the reason is named")
 	require.Equal(t, ops.NotReady, r.State)
 	close(release) // the feed fails; the daemon can serve the other key
-	d.await(http.StatusOK)
+	d.Await(http.StatusOK)
 }
 
 // TestReadyOnceRegistryIsLoaded checks that a daemon that is ready can validate batches,
@@ -169,9 +170,9 @@ func TestReadyOnceRegistryIsLoaded(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]", "registry.settle=1s")
 	d.keys(keyEntry("both", "ingest, routing", "UTC"))
-	replaceFile(t, list, "detectorCode\n"+detector(1)+"\n")
+	replaceFile(t, list, "detectorCode\n"+daemontest.Detector(1)+"\n")
 	d.start()
-	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["registry"].State)
+	require.Equal(t, ops.OK, d.Await(http.StatusOK).Components["registry"].State)
 }
 
 // TestRegistryVersion checks that /readyz and the 207 name the same list, also after a restart
@@ -179,10 +180,10 @@ func TestReadyOnceRegistryIsLoaded(t *testing.T) {
 func TestRegistryVersion(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]")
-	replaceFile(t, list, "detectorCode\n"+detector(1)+"\n")
-	d.start().await(http.StatusOK)
+	replaceFile(t, list, "detectorCode\n"+daemontest.Detector(1)+"\n")
+	d.start().Await(http.StatusOK)
 	version := func() string {
-		_, r := d.ready()
+		_, r := d.Readiness()
 		feeds, err := json.Marshal(r.Components["registry"].Detail["feeds"])
 		require.NoError(t, err)
 		var list []registry.Status
@@ -191,19 +192,19 @@ func TestRegistryVersion(t *testing.T) {
 	}
 	loaded := version()
 	require.Regexp(t, "^[0-9a-f]{16}$", loaded)
-	first, err := d.post(t.Context(), batchNumber(1, 1), "once")
+	first, err := d.Post(t.Context(), daemontest.BatchNumber(1, 1), "once")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusMultiStatus, first.Status)
 	require.Equal(t, loaded, first.Header.Get("Registry-Version"))
-	replay, err := d.post(t.Context(), batchNumber(1, 1), "once")
+	replay, err := d.Post(t.Context(), daemontest.BatchNumber(1, 1), "once")
 	require.NoError(t, err)
 	require.Empty(t, replay.Header.Values("Registry-Version"), "a replay was validated before")
 
-	d.terminate()
+	d.Terminate()
 	require.NoError(t, os.Remove(list))
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	require.Equal(t, loaded, version())
-	second, err := d.post(t.Context(), batchNumber(2, 1), "")
+	second, err := d.Post(t.Context(), daemontest.BatchNumber(2, 1), "")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusMultiStatus, second.Status)
 	require.Equal(t, loaded, second.Header.Get("Registry-Version"))
@@ -216,37 +217,37 @@ func TestDeadLettersInSummary(t *testing.T) {
 	d := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses=127.0.0.1:1", "dead_letters="+path)
 	require.NoError(t, os.WriteFile(path, []byte("{\"sink\":\"clickhouse\"}\n{\"sink\":\"clickhouse\"}\n"), 0o600))
 	d.start()
-	r := d.await(http.StatusOK)
+	r := d.Await(http.StatusOK)
 	require.Equal(t, ops.Degraded, r.Components["dead_letters"].State)
 	const want = "2 measurements are in the dead-letter file, rejected by clickhouse; see the runbook, TrafficdDeadLetters"
 	require.Equal(t, []string{want}, r.Components["dead_letters"].Reasons)
 	var s status.Status
-	_, text := d.get("/status")
+	_, text := d.Fetch("/status")
 	require.NoError(t, json.Unmarshal(text, &s))
 	require.Contains(t, strings.Join(s.Summary, "\n"), "dead_letters: "+want)
 	require.Equal(t, 2.0, s.Stores[0].DeadLetters)
-	require.Equal(t, 2.0, d.metric("trafficd_pipeline_dead_letter_rows"))
+	require.Equal(t, 2.0, d.Metric("trafficd_pipeline_dead_letter_rows"))
 	require.NoError(t, os.Rename(path, path+".resent"))
-	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["dead_letters"].State)
+	require.Equal(t, ops.OK, d.Await(http.StatusOK).Components["dead_letters"].State)
 }
 
 // TestFullIdempotencyStoreInSummary checks that operators see that keyed batches are rejected.
 func TestFullIdempotencyStoreInSummary(t *testing.T) {
 	d := newProcess(t, "pipeline.idempotency.max_bytes_per_client=1KiB").start()
-	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["idempotency"].State)
+	require.Equal(t, ops.OK, d.Await(http.StatusOK).Components["idempotency"].State)
 	accepted := 0
 	for status := 0; status != http.StatusServiceUnavailable; accepted++ {
-		r, err := d.post(t.Context(), batchNumber(accepted, 1), fmt.Sprint("key-", accepted))
+		r, err := d.Post(t.Context(), daemontest.BatchNumber(accepted, 1), fmt.Sprint("key-", accepted))
 		require.NoError(t, err)
 		status = r.Status
 	}
 	require.Greater(t, accepted, 1)
-	r := d.await(http.StatusOK)
+	r := d.Await(http.StatusOK)
 	require.Equal(t, ops.Degraded, r.Components["idempotency"].State)
 	const want = `batches with a new Idempotency-Key are rejected with 503: "city"; raise pipeline.idempotency.max_bytes_per_client`
 	require.Contains(t, r.Components["idempotency"].Reasons[0], want)
 	var s status.Status
-	_, text := d.get("/status")
+	_, text := d.Fetch("/status")
 	require.NoError(t, json.Unmarshal(text, &s))
 	require.Contains(t, strings.Join(s.Summary, "\n"), want)
 }

@@ -57,10 +57,10 @@ func TestSIGHUPReloads(t *testing.T) {
 			d.Args[i] = "registry.recheck=50s"
 		}
 	}
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	logged := func(text string) {
 		t.Helper()
-		d.eventually(func() bool { return strings.Contains(d.Log(), text) }, "%s in the log", text)
+		d.Eventually(func() bool { return strings.Contains(d.Log(), text) }, "%s in the log", text)
 	}
 
 	lake := filepath.Join(d.Dir, "lake.csv")
@@ -74,15 +74,15 @@ func TestSIGHUPReloads(t *testing.T) {
 	d.signal(syscall.SIGHUP)
 	logged(`"changed":["log.level","api.keys","registry.feeds"],"need_restart":["journal.max_bytes"]`)
 	logged(`"added":["inline"]`)
-	d.eventually(func() bool {
-		_, r := d.ready()
+	d.Eventually(func() bool {
+		_, r := d.Readiness()
 		instances, _ := r.Components["registry"].Detail["product_instances"].(map[string]any)
 		return len(instances) == 2 && r.Components["registry"].State == ops.OK
 	}, "the new product instance")
 	settings := func(want string) {
 		t.Helper()
-		d.eventually(func() bool {
-			_, r := d.ready()
+		d.Eventually(func() bool {
+			_, r := d.Readiness()
 			c := r.Components["settings"]
 			if want == "" {
 				return c.State == ops.OK
@@ -90,13 +90,13 @@ func TestSIGHUPReloads(t *testing.T) {
 			return c.State == ops.Degraded && strings.Contains(strings.Join(c.Reasons, "\n"), want)
 		}, "the component settings with %q", want)
 		var got status.Status
-		_, text := d.get("/status")
+		_, text := d.Fetch("/status")
 		require.NoError(t, json.Unmarshal(text, &got))
 		require.Equal(t, want != "", strings.Contains(strings.Join(got.Summary, "\n"), "settings: "), got.Summary)
-		require.Equal(t, want != "", d.metric("trafficd_ops_settings_stale") == 1)
+		require.Equal(t, want != "", d.Metric("trafficd_ops_settings_stale") == 1)
 	}
 	settings("changed settings are not in use until a restart: journal.max_bytes")
-	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
+	a, err := d.Post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
 	require.NoError(t, err)
 	require.Equal(t, 1, a.Accepted, "the list of the other product instance must stay in use")
 	logged(`"level":"debug"`)
@@ -110,11 +110,11 @@ func TestSIGHUPReloads(t *testing.T) {
 	d.signal(syscall.SIGHUP)
 	logged("cannot reload the settings; the previous ones remain in use")
 	settings(`the previous ones remain in use: log.level is "loud"`)
-	d.await(http.StatusOK)
+	d.Await(http.StatusOK)
 	replaceFile(t, file, feeds)
 	d.signal(syscall.SIGHUP)
 	settings("")
-	d.terminate()
+	d.Terminate()
 }
 
 // TestCertificateIsReloaded checks that a renewed certificate is used without a restart.
@@ -123,7 +123,7 @@ func TestCertificateIsReloaded(t *testing.T) {
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	writeCertificate(t, cert, key, 1)
 	d := newProcess(t, "api.tls_cert="+cert, "api.tls_key="+key).start()
-	d.await(http.StatusOK)
+	d.Await(http.StatusOK)
 	serves := func(serial int64) func() bool {
 		return func() bool {
 			c, err := tls.Dial("tcp", d.API, &tls.Config{InsecureSkipVerify: true})
@@ -134,12 +134,12 @@ func TestCertificateIsReloaded(t *testing.T) {
 			return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64() == serial
 		}
 	}
-	d.eventually(serves(1), "the first certificate")
+	d.Eventually(serves(1), "the first certificate")
 	writeCertificate(t, cert, key, 2)
-	d.eventually(serves(2), "the second certificate")
+	d.Eventually(serves(2), "the second certificate")
 	require.NoError(t, os.WriteFile(cert, []byte("broken"), 0o600))
 	d.signal(syscall.SIGHUP)
-	d.eventually(func() bool { return strings.Contains(d.Log(), "the last valid certificate stays in use") }, "the warning")
+	d.Eventually(func() bool { return strings.Contains(d.Log(), "the last valid certificate stays in use") }, "the warning")
 	require.True(t, serves(2)())
 }
 
@@ -156,31 +156,31 @@ func TestReadinessShowsCertificateProblems(t *testing.T) {
 	d := newProcess(t, "api.tls_cert="+cert, "api.tls_key="+key).start()
 	reasons := func(want string) {
 		t.Helper()
-		d.eventually(func() bool {
-			_, r := d.ready()
+		d.Eventually(func() bool {
+			_, r := d.Readiness()
 			c := r.Components["certificate"]
 			text := strings.Join(c.Reasons, "\n")
 			return want == "" && c.State == ops.OK || want != "" && c.State == ops.Degraded && strings.Contains(text, want)
 		}, "the component certificate with %q", want)
 		var got status.Status
-		_, text := d.get("/status")
+		_, text := d.Fetch("/status")
 		require.NoError(t, json.Unmarshal(text, &got))
 		require.Equal(t, want != "", strings.Contains(strings.Join(got.Summary, "\n"), "certificate: "), got.Summary)
 	}
-	d.await(http.StatusOK)
+	d.Await(http.StatusOK)
 	reasons("expired at ")
 	require.Contains(t, d.Log(), "the TLS certificate needs attention")
 	writeCertificate(t, cert, key, 2)
 	reasons("")
-	require.Zero(t, d.metric("trafficd_api_certificate_stale"))
+	require.Zero(t, d.Metric("trafficd_api_certificate_stale"))
 
 	other := filepath.Join(dir, "other.key")
 	writeCertificate(t, cert, other, 3)
 	reasons("private key does not match public key")
-	require.Equal(t, 1.0, d.metric("trafficd_api_certificate_stale"))
+	require.Equal(t, 1.0, d.Metric("trafficd_api_certificate_stale"))
 	text, err := os.ReadFile(other)
 	require.NoError(t, err)
 	replaceFile(t, key, string(text))
 	reasons("")
-	d.terminate()
+	d.Terminate()
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/daemontest"
+	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/sources/ingest"
 )
 
@@ -23,11 +25,11 @@ import (
 // further retries get the same Batch-Id, and the items are in both stores once (contract 1.5).
 func TestLostResponse(t *testing.T) {
 	d, c, k := onRealStores(t)
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	interruptions := []func(){
 		func() {},
-		func() { d.kill(); d.start().await(http.StatusOK) },
-		func() { d.terminate(); d.start().await(http.StatusOK) },
+		func() { d.kill(); d.start().Await(http.StatusOK) },
+		func() { d.Terminate(); d.start().Await(http.StatusOK) },
 	}
 	const size, rounds = 300, 3
 	var promised ledger
@@ -70,7 +72,7 @@ func (d *process) loseResponses(next *int, size int) (batches []int) {
 			*next++
 			batches = append(batches, batch)
 			sending.Go(func() {
-				sent, read := cut(d.raw(batchNumber(batch, size), keyOf(batch)))
+				sent, read := cut(d.raw(daemontest.BatchNumber(batch, size), daemontest.KeyOf(batch)))
 				d.cutOff(sent, read, reset)
 			})
 		}
@@ -102,7 +104,7 @@ func (d *process) cutOff(send []byte, read int, reset bool) {
 // first attempt.
 func (d *process) resendUntilAccepted(promised *ledger, batch, size int) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		a, err := d.post(d.t.Context(), batchNumber(batch, size), keyOf(batch))
+		a, err := d.Post(d.t.Context(), daemontest.BatchNumber(batch, size), daemontest.KeyOf(batch))
 		switch {
 		case err != nil:
 			d.t.Errorf("batch %d: %v", batch, err)
@@ -120,11 +122,11 @@ func (d *process) resendUntilAccepted(promised *ledger, batch, size int) {
 
 func TestIdempotencyKeys(t *testing.T) {
 	d, c, k := onRealStores(t)
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	var promised ledger
 	post := func(batch int, key string, wantReplay bool) response {
 		t.Helper()
-		a, err := d.post(t.Context(), batchNumber(batch, 10), key)
+		a, err := d.Post(t.Context(), daemontest.BatchNumber(batch, 10), key)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusMultiStatus, a.Status, "%+v", a)
 		require.Equal(t, wantReplay, a.Header.Get("Idempotent-Replay") == "true")
@@ -133,13 +135,13 @@ func TestIdempotencyKeys(t *testing.T) {
 	restart := func() {
 		t.Helper()
 		d.kill()
-		d.start().await(http.StatusOK)
+		d.start().Await(http.StatusOK)
 	}
 
 	// The same key for another body, also after a restart.
 	promised.Add(t, 0, post(0, "a", false))
 	for range 2 {
-		a, err := d.post(t.Context(), batchNumber(1, 10), "a")
+		a, err := d.Post(t.Context(), daemontest.BatchNumber(1, 10), "a")
 		require.NoError(t, err)
 		require.Equal(t, http.StatusUnprocessableEntity, a.Status)
 		require.Equal(t, "IDEMPOTENCY_KEY_REUSED", a.ErrorCode)
@@ -148,8 +150,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	promised.Add(t, 0, post(0, "a", true))
 
 	// A key in progress: its first request is slow.
-	slow := d.begin(d.raw(batchNumber(2, 10), "b"))
-	a, err := d.post(t.Context(), batchNumber(2, 10), "b")
+	slow := d.begin(d.raw(daemontest.BatchNumber(2, 10), "b"))
+	a, err := d.Post(t.Context(), daemontest.BatchNumber(2, 10), "b")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusConflict, a.Status, "%+v", a)
 	require.NotEmpty(t, a.Header.Get("Retry-After"))
@@ -161,12 +163,12 @@ func TestIdempotencyKeys(t *testing.T) {
 
 	// A batch of which nothing was accepted.
 	bad := batchOf(`{}`, `3`)
-	first, err := d.post(t.Context(), bad, "c")
+	first, err := d.Post(t.Context(), bad, "c")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusMultiStatus, first.Status)
 	require.Equal(t, []int{0, 2}, []int{first.Accepted, first.Rejected})
 	for range 2 {
-		again, err := d.post(t.Context(), bad, "c")
+		again, err := d.Post(t.Context(), bad, "c")
 		require.NoError(t, err)
 		require.Equal(t, "true", again.Header.Get("Idempotent-Replay"))
 		require.Equal(t, first.Header.Get("Batch-Id"), again.Header.Get("Batch-Id"))
@@ -190,7 +192,7 @@ type rawRequest struct{ header, body []byte }
 func (r rawRequest) upTo(n int) []byte { return bytes.Join([][]byte{r.header, r.body[:n]}, nil) }
 
 func (d *process) raw(body, key string) rawRequest {
-	packed := pack(body)
+	packed := compress.Gzip(body)
 	lines := []string{
 		"POST " + ingest.Path + " HTTP/1.1", "Host: " + d.API, "Authorization: apiKey " + testKey, "Content-Encoding: gzip",
 		"Idempotency-Key: " + key, fmt.Sprint("Content-Length: ", len(packed)), "", "",

@@ -24,7 +24,7 @@ func routingProcess(t *testing.T) *process {
 	t.Helper()
 	d := newProcess(t, "api.base_path="+routingBase)
 	d.keys(keyEntry("map", "routing", "UTC"), keyEntry("city", "ingest", "UTC"))
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	return d
 }
 
@@ -84,7 +84,7 @@ func TestRoutingConverts(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, status)
 	require.IsType(t, &xroute.XServiceException{}, fault.Exception)
 	require.Equal(t, string(xroute.CodeInvalidWKT), *fault.Exception.Base().StackElement.ErrorKey)
-	require.Equal(t, 4.0, d.metric("trafficd_routing_points_total")) // two geometries of one point each
+	require.Equal(t, 4.0, d.Metric("trafficd_routing_points_total")) // two geometries of one point each
 }
 
 // TestRoutingServesWSDL checks that the WSDL and its schemas need no key, and that the WSDL
@@ -125,7 +125,7 @@ func TestRoutingJobsAndRestart(t *testing.T) {
 
 	watched := func() (status xroute.JobStatus) {
 		t.Helper()
-		d.eventually(func() bool { // a watch may report progress before the end
+		d.Eventually(func() bool { // a watch may report progress before the end
 			_, response, _ := d.soap(withKey("map"), &xroute.WatchJob{ID: id})
 			status = response.(*xroute.WatchJobResponse).Result.Status
 			return status != xroute.StatusQueuing && status != xroute.StatusRunning
@@ -141,7 +141,7 @@ func TestRoutingJobsAndRestart(t *testing.T) {
 	_, response, _ = d.soap(withKey("map"), &xroute.StartConvertGeometries{Geometries: []xroute.EncodedGeometry{one.Geometry}, Options: one.Options})
 	id = *response.(*xroute.StartConvertGeometriesResponse).Result.ID
 	require.Equal(t, xroute.StatusSucceeded, watched())
-	d.terminate()
-	d.start().await(http.StatusOK)
+	d.Terminate()
+	d.start().Await(http.StatusOK)
 	require.Equal(t, xroute.StatusUnknown, watched())
 }

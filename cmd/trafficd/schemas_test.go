@@ -33,7 +33,7 @@ func withoutKey(t *testing.T, method, url string, headers ...string) (*http.Resp
 func TestSchemas(t *testing.T) {
 	needs.Program(t, "protoc")
 	d := newProcess(t, "api.base_path=/traffic").start()
-	d.await(http.StatusOK)
+	d.Await(http.StatusOK)
 	base, directory := "http://"+d.API+"/traffic", t.TempDir()
 	names := daemontest.DownloadSchemas(t, base, directory)
 	require.Equal(t, append([]string{"openapi.yaml"}, protoFiles()...), names)
@@ -56,7 +56,7 @@ func TestSchemas(t *testing.T) {
 
 func TestSchemaResponses(t *testing.T) {
 	d := newProcess(t).start()
-	d.await(http.StatusOK)
+	d.Await(http.StatusOK)
 	url := "http://" + d.API + schemasPath + "trafficd/v1/forecast.proto"
 	response, text := withoutKey(t, http.MethodGet, url)
 	etag := response.Header.Get("ETag")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/internal/ops"
 )
 
@@ -22,16 +23,16 @@ func TestSecretsInURLsAreNotShown(t *testing.T) {
 		"--set", "pipeline.queue=http://h/?Se5cret")...).CombinedOutput()
 	d.start()
 	var body []byte
-	d.eventually(func() bool {
-		_, r := d.ready()
+	d.Eventually(func() bool {
+		_, r := d.Readiness()
 		return r.Components["registry"].State == ops.NotReady && r.Components["registry"].Reasons[0] != ""
 	}, "a failed request")
-	_, readyz := d.get("/readyz")
-	_, body = d.get("/status")
-	response, err := d.post(t.Context(), batchNumber(1, 1), "") // a span
+	_, readyz := d.Fetch("/readyz")
+	_, body = d.Fetch("/status")
+	response, err := d.Post(t.Context(), daemontest.BatchNumber(1, 1), "") // a span
 	require.NoError(t, err)
 	require.Equal(t, http.StatusServiceUnavailable, response.Status)
-	log := d.terminate()
+	log := d.Terminate()
 	require.Contains(t, log, "cannot send")
 	for name, text := range map[string]string{
 		"--print-config": string(printed), "--check-config": string(checked), "invalid": string(invalid),

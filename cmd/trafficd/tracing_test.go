@@ -18,7 +18,9 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/pipeline/lib/gunzip/compress"
 )
 
 // collector receives spans as an OpenTelemetry collector does.
@@ -93,7 +95,7 @@ func TestTraces(t *testing.T) {
 	d := newProcess(t, "kafka.brokers="+strings.Join(k.Brokers, ","), "tracing.endpoint="+c.url, "tracing.ratio=0")
 	d.Set("kafka.enabled=true", "kafka.brokers=127.0.0.1:9") // nothing there: the next process delivers
 	post := func(batch int, traceparent string) (batchID string) {
-		req, err := d.Request(t.Context(), pack(batchOf(item(batch, batch), item(50+batch, batch))), "")
+		req, err := d.Request(t.Context(), compress.Gzip(batchOf(item(batch, batch), item(50+batch, batch))), "")
 		require.NoError(t, err)
 		req.Header.Set("Traceparent", traceparent)
 		r, err := http.DefaultClient.Do(req)
@@ -105,11 +107,11 @@ func TestTraces(t *testing.T) {
 		}
 		return r.Header.Get("Batch-Id")
 	}
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	traced := post(1, sampled)
 	post(2, excluded)
 	post(3, "") // the ratio is 0
-	log := d.terminate()
+	log := d.Terminate()
 
 	requests := c.named("POST /dataprovider/ingestion/v1/detectors/data/ingest")
 	require.Len(t, requests, 1, "%v", c.spans)
@@ -136,7 +138,7 @@ func TestTraces(t *testing.T) {
 	require.NotContains(t, log, "cannot send spans")
 
 	d.Set("kafka.brokers=" + strings.Join(k.Brokers, ","))
-	d.start().await(http.StatusOK)
+	d.start().Await(http.StatusOK)
 	d.awaitDelivered()
 	found := 0
 	for _, r := range k.Records(t, "measurements") {
@@ -148,7 +150,7 @@ func TestTraces(t *testing.T) {
 		require.Equal(t, want, r.Header("traceparent"))
 	}
 	require.Equal(t, 2, found)
-	d.terminate()
+	d.Terminate()
 	requireLinked("deliver to kafka")
 }
 
@@ -159,9 +161,9 @@ func TestSilentCollector(t *testing.T) {
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { close(release) })
 	d := newProcess(t, "tracing.endpoint="+s.URL).start()
-	d.await(http.StatusOK)
-	response, err := d.post(t.Context(), batchNumber(1, 1), "")
+	d.Await(http.StatusOK)
+	response, err := d.Post(t.Context(), daemontest.BatchNumber(1, 1), "")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusMultiStatus, response.Status)
-	require.Contains(t, d.terminate(), "cannot send the last spans; they are dropped")
+	require.Contains(t, d.Terminate(), "cannot send the last spans; they are dropped")
 }
