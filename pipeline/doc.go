@@ -12,13 +12,18 @@
 //	                   ├─▶ Delivery ─▶ sinks/kafka        topic
 //	                   └─▶ IdempotencyStore               responses by Idempotency-Key
 //
-// A measurement passes through five files:
+// Five files to read first, in the order in which a measurement passes through them:
 //
 //  1. sources/api/handle.go routes the request to its endpoint.
 //  2. sources/ingest/endpoint.go receives the body, submits it and responds.
 //  3. intake.go decodes and validates the body and appends its frame to the journal.
 //  4. deliver.go reads frames and forms blocks of rows.
 //  5. sinks/clickhouse/insert.go or sinks/kafka/delivery.go writes a block to its store.
+//
+// On the way, sources/api checks header, key and limits, sources/internal/upload receives the body
+// into the blocks of sources/ingest, pipeline/lib admits clients in turn and decompresses, decode,
+// validate and batch turn text into frames, idempotency.go remembers the response, and journal
+// makes the frame durable.
 //
 // # Memory and goroutines
 //

@@ -166,23 +166,25 @@ func (s *IdempotencyStore) load(r durable.Reader, locate func(a *storedResponse,
 	}
 }
 
-// Hold claims a key for a request in progress until Release is called. It fails with 409 if the key
-// is already claimed, and with 503 if the store is full or the client's quota exhausted.
-func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
-	k := scopedKey{c.Owner, key}
+// hold claims a key until release is called, or returns a 409 if another batch with it is being
+// processed.
+func (s *IdempotencyStore) hold(k scopedKey) *contract.APIError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, taken := s.held[k]; taken {
 		return &contract.APIError{
-			Code: contract.IdempotencyKeyInUse, Description: "a request with this Idempotency-Key is in progress; retry after it ends",
+			Code: contract.IdempotencyKeyInUse, Description: "a batch with this Idempotency-Key is being processed; retry in a moment",
 			Parameter: "Idempotency-Key", RetryAfter: time.Second,
 		}
 	}
-	if apiErr := s.admit(k); apiErr != nil {
-		return apiErr
-	}
 	s.held[k] = struct{}{}
 	return nil
+}
+
+func (s *IdempotencyStore) release(k scopedKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, k)
 }
 
 // admit returns a 503 if a response with a new key may not be stored. The caller must hold mu.
@@ -230,16 +232,9 @@ func (s *IdempotencyStore) exhausted(client string) bool {
 	return s.bytes.Held(client) >= s.cfg.MaxBytesPerClient || s.bytes.Check(client, 1) == fair.Exceeded
 }
 
-// Release releases a key that Hold has claimed.
-func (s *IdempotencyStore) Release(c *contract.Client, key string) {
-	s.mu.Lock()
-	delete(s.held, scopedKey{c.Owner, key})
-	s.mu.Unlock()
-}
-
 // replay sets sub.Result to the result of an earlier request with the same key and body. It returns
-// false if there was none, and a 422 if the key was used for a different body. It returns a 503 if
-// there is no room for a new response any more, because many requests may have passed Hold at once.
+// false if there was none, and a 422 if the key was used for a different body, and a 503 if there
+// is no room for a new response.
 func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, error) {
 	if sub.IdempotencyKey == "" {
 		return false, nil

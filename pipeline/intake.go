@@ -149,14 +149,6 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 // the newest frame in the journal is ahead of it.
 func (in *Intake) CheckClock() error { return in.clock.Check() }
 
-// Hold claims an Idempotency-Key; see IdempotencyStore.Hold.
-func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
-	return in.idempotency.Hold(c, key)
-}
-
-// Release releases a key that Hold has claimed.
-func (in *Intake) Release(c *contract.Client, key string) { in.idempotency.Release(c, key) }
-
 // Submit decodes, validates and stores a body. If it returns nil, every accepted item is durable
 // and s.Result is the content of the 207. If it returns a *contract.APIError, no item was or will
 // be archived or forwarded. After batch.ErrNoResponse, the outcome is unknown.
@@ -166,14 +158,22 @@ func (in *Intake) Submit(s *batch.Submission) error {
 	if in.closed {
 		return contract.Unavailable("the daemon is shutting down; retry", time.Second)
 	}
-	e, sample, err := in.work(s)
-	if e == nil {
-		in.Tap.show(sample)
-		return err
+	if s.IdempotencyKey != "" {
+		k := scopedKey{s.Client, s.IdempotencyKey}
+		if apiErr := in.idempotency.hold(k); apiErr != nil {
+			return apiErr
+		}
+		defer in.idempotency.release(k)
 	}
-	err = e.Wait()
-	if err == nil {
+	e, sample, err := in.work(s)
+	if e != nil {
+		err = e.Wait()
+	}
+	if err == nil && len(sample) > 0 {
 		in.Tap.show(sample)
+	}
+	if e == nil { // nothing to store, or the error of the body
+		return err
 	}
 	in.clock.settle(e.Data, err)
 	if s.IdempotencyKey != "" {
@@ -243,7 +243,10 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*durable.Entry, []tap
 		r.ID = batch.ID(uuid.Must(uuid.NewV7())) // crypto/rand never fails
 	}
 	r.Items, r.Accepted = w.items.Count, w.items.Count-r.Len()
-	sample := in.Tap.sample(s, &w.items, r, time.Unix(0, now))
+	var sample []tapped
+	if in.Tap.active.Load() > 0 {
+		sample = in.Tap.sample(s, &w.items, r, time.Unix(0, now))
+	}
 	if r.Accepted == 0 && s.IdempotencyKey == "" {
 		return nil, sample, nil
 	}

@@ -679,23 +679,48 @@ func (h *fixture) limitResponses(limit int64) {
 	h.store.bytes = limited
 }
 
-func TestKeysInProgressAndFullStore(t *testing.T) {
-	h := open(t, t.TempDir())
+// TestKeysInProgress checks that a key is in use while a batch with it is processed, for its client
+// only.
+func TestKeysInProgress(t *testing.T) {
+	h := open(t, t.TempDir(), func(c *Config) { c.Workers = 4 })
 	defer h.close()
-	city, town := &contract.Client{Owner: "city"}, &contract.Client{Owner: "town"}
-	require.Nil(t, h.intake.Hold(city, "k"))
-	r := h.intake.Hold(city, "k")
+	submit := func(client, key string, body io.Reader) error {
+		return h.intake.Submit(&batch.Submission{ProductInstance: "city", Client: client, IdempotencyKey: key, Body: body})
+	}
+	body := func() io.Reader { return bytes.NewReader(zipped(measurements(item("A", 1)))) }
+	started, proceed, first := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		begin := sync.OnceFunc(func() { close(started); <-proceed })
+		from := body()
+		first <- submit("a", "k", readerFunc(func(p []byte) (int, error) { begin(); return from.Read(p) }))
+	}()
+	<-started
+	err := submit("a", "k", body())
+	var r *contract.APIError
+	require.ErrorAs(t, err, &r)
 	require.Equal(t, contract.IdempotencyKeyInUse, r.Code)
 	require.Positive(t, r.RetryAfter)
-	require.Nil(t, h.intake.Hold(town, "k"))
-	h.intake.Release(city, "k")
-	require.Nil(t, h.intake.Hold(city, "k"))
-	h.intake.Release(city, "k")
-	_, err := h.submit(measurements(item("A", 1)), "known")
+	require.NoError(t, submit("b", "k", body()), "the key of another client")
+	require.NoError(t, submit("a", `"k"`, body()), "with quotes, it is another key")
+	close(proceed)
+	require.NoError(t, <-first)
+	require.NoError(t, submit("a", "k", body()))
+	require.ErrorAs(t, submit("a", "bad", strings.NewReader("x")), &r)
+	require.NoError(t, submit("a", "bad", body()), "also after an error")
+	require.Empty(t, h.store.held)
+}
+
+func TestFullStore(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	body := measurements(item("A", 1))
+	_, err := h.submit(body, "known")
 	require.NoError(t, err)
 	h.limitResponses(1)
-	require.Nil(t, h.intake.Hold(city, "known"), "a known key can be retried")
-	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold(city, "new").Code, "responses are not deleted early")
+	_, err = h.submit(body, "known")
+	require.NoError(t, err, "a known key can be retried")
+	_, err = h.submit(body, "new")
+	require.ErrorContains(t, err, "the idempotency store is full", "responses are not deleted early")
 	require.ErrorContains(t, h.store.Full(), "the store is full")
 }
 
@@ -704,13 +729,14 @@ func TestKeysInProgressAndFullStore(t *testing.T) {
 func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
-	greedy, next := &contract.Client{Owner: "city\x00greedy"}, &contract.Client{Owner: "city\x00next"}
-	submit := func(c *contract.Client, key string) {
+	const greedy, next = "city\x00greedy", "city\x00next"
+	try := func(client, key string) error {
+		body := bytes.NewReader(zipped(measurements(item("X", 1))))
+		return h.intake.Submit(&batch.Submission{ProductInstance: "city", Client: client, IdempotencyKey: key, Body: body})
+	}
+	submit := func(client, key string) {
 		t.Helper()
-		require.Nil(t, h.intake.Hold(c, key))
-		s := &batch.Submission{ProductInstance: "city", Client: c.Owner, IdempotencyKey: key, Body: bytes.NewReader(zipped(measurements(item("X", 1))))}
-		require.NoError(t, h.intake.Submit(s))
-		h.intake.Release(c, key)
+		require.NoError(t, try(client, key))
 	}
 	submit(greedy, "0")
 	require.NoError(t, h.store.Full())
@@ -721,14 +747,14 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	}
 	full := func() {
 		t.Helper()
-		r := h.intake.Hold(greedy, "more")
-		require.NotNil(t, r)
+		err := try(greedy, "more")
+		var r *contract.APIError
+		require.ErrorAs(t, err, &r)
 		require.ErrorContains(t, h.store.Full(), `with 503: "greedy"`)
 		require.Equal(t, contract.ServiceUnavailable, r.Code)
 		require.Contains(t, r.Description, "this client's quota in the idempotency store is exhausted: ")
 		require.Positive(t, r.RetryAfter)
-		require.Nil(t, h.intake.Hold(greedy, "0"), "a known key can be retried")
-		h.intake.Release(greedy, "0")
+		submit(greedy, "0") // a known key can be retried
 	}
 	limit(100, 2)
 	submit(greedy, "1")
@@ -737,19 +763,8 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	submit(greedy, "2")
 	full() // it uses as much as remains free
 	limit(100, 4)
-	for i := range 10 { // requests that were admitted at the same time
-		require.Nil(t, h.intake.Hold(greedy, fmt.Sprint("together", i)))
-	}
-	for i := range 10 {
-		key := fmt.Sprint("together", i)
-		s := &batch.Submission{ProductInstance: "city", Client: greedy.Owner, IdempotencyKey: key, Body: bytes.NewReader(zipped(measurements(item("X", 1))))}
-		if err := h.intake.Submit(s); i > 0 {
-			require.ErrorContains(t, err, "this client's quota in the idempotency store is exhausted: ")
-		} else {
-			require.NoError(t, err)
-		}
-		h.intake.Release(greedy, key)
-	}
+	submit(greedy, "3")
+	full()
 	limit(8, 8)
 	full()
 	submit(next, "n0")
@@ -759,7 +774,7 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	full()
 	submit(next, "n1")
 	limit(4, 4)
-	require.Equal(t, "the idempotency store is full; retry later, or send the batch without an Idempotency-Key", h.intake.Hold(&contract.Client{Owner: "third"}, "k").Description)
+	require.ErrorContains(t, try("third", "k"), "the idempotency store is full; retry later, or send the batch without an Idempotency-Key")
 	h.copyToStore()
 	later := time.Now().Add(2 * time.Hour)
 	h.store.now = func() time.Time { return later }

@@ -108,7 +108,7 @@ type tapped struct {
 // sample returns a sample of a validated batch for the followers, to be shown once the batch is
 // durable. To avoid waiting, it returns nothing if t is locked, usually by another worker.
 func (t *Tap) sample(s *batch.Submission, items *batch.Items, r *batch.Result, now time.Time) (sample []tapped) {
-	if t.active.Load() == 0 || !t.mu.TryLock() {
+	if !t.mu.TryLock() {
 		return nil
 	}
 	defer t.mu.Unlock()
@@ -148,9 +148,6 @@ func (t *Tap) sample(s *batch.Submission, items *batch.Items, r *batch.Result, n
 // show sends a sample to its followers. A follower misses the items that exceed tapRate or for
 // which its channel has no room.
 func (t *Tap) show(sample []tapped) {
-	if len(sample) == 0 {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, x := range sample {

@@ -172,8 +172,8 @@ func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
 type public func(ctx *fasthttp.RequestCtx) error
 
 // Admit implements api.Endpoint.
-func (public) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
-	return nil, nil
+func (public) Admit(*contract.Client, *fasthttp.RequestHeader) *contract.APIError {
+	return nil
 }
 
 // Handle implements api.Endpoint.
@@ -219,8 +219,8 @@ func (p public) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type noLayer struct{ api.Endpoint }
 
 // Admit implements api.Endpoint.
-func (noLayer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
-	return nil, contract.NewError(contract.Forbidden, "no forecasts are configured; the operator must set forecasts.feed")
+func (noLayer) Admit(*contract.Client, *fasthttp.RequestHeader) *contract.APIError {
+	return contract.NewError(contract.Forbidden, "no forecasts are configured; the operator must set forecasts.feed")
 }
 
 func protoFiles() []string {

@@ -37,7 +37,7 @@ type Journal struct {
 	lock    io.Closer
 	cursors map[string]*Cursor // fixed after Open
 
-	committed func(start time.Time, entries []*durable.Entry, err error) // see WithCommitHook
+	committed func(start time.Time, entries []*durable.Entry, err error) // see WithCommitHook; may be nil
 
 	mu       sync.Mutex
 	segments []*segment // ascending; never empty after Open; the last one is written to
@@ -316,9 +316,8 @@ func (j *Journal) newest() *segment { return j.segments[len(j.segments)-1] }
 func newJournal(cfg Config, opts []Option) *Journal {
 	j := &Journal{
 		cfg: cfg, fs: osFS{}, log: zerolog.Nop(), cursors: map[string]*Cursor{}, name: "measurements",
-		free:      math.MaxInt64, // until it is measured
-		committed: func(time.Time, []*durable.Entry, error) {},
-		wake:      make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		free: math.MaxInt64, // until it is measured
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, o := range opts {
 		o(j)

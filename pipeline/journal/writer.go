@@ -86,7 +86,9 @@ func (j *Journal) write(batch []*durable.Entry) {
 		start := time.Now()
 		end, err := w.commit(batch[:n])
 		metrics.Since(j.counters.commitSeconds, start)
-		j.committed(start, batch[:n], err)
+		if j.committed != nil {
+			j.committed(start, batch[:n], err)
+		}
 		if err == nil {
 			j.mu.Lock() // before the entries are settled, so that the frames can be read when Wait returns
 			j.bytes += end - w.active.end

@@ -10,20 +10,15 @@ import (
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
-
-// Conn is the part of driver.Conn that Migrate needs.
-type Conn interface {
-	Exec(ctx context.Context, query string, args ...any) error
-	Select(ctx context.Context, dest any, query string, args ...any) error
-}
 
 // Migrate creates or updates the database and its tables on one server, and returns the names of
 // the migrations that it applied, even if a later one fails. Several daemons may call it at the
 // same time. The connection needs no default database. In a cluster, Migrate must be called for
 // each server. It creates missing replicated tables with the definitions of the other servers,
 // because the columns and the TTL must be the same on all replicas.
-func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []string, err error) {
+func Migrate(ctx context.Context, c driver.Conn, l Layout, others ...driver.Conn) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {
 		return nil, err
@@ -52,7 +47,7 @@ func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []s
 
 // prepare creates the database and the migrations table. The Atomic engine makes DDL atomic; it is
 // not the default on some servers.
-func prepare(ctx context.Context, c Conn, l Layout) error {
+func prepare(ctx context.Context, c driver.Conn, l Layout) error {
 	database := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS `%s` ENGINE = Atomic", l.Database)
 	if err := c.Exec(ctx, database); err != nil {
 		return fmt.Errorf("cannot create the database %s: %w", l.Database, err)
@@ -67,7 +62,7 @@ func prepare(ctx context.Context, c Conn, l Layout) error {
 }
 
 // versions returns the numbers of the migrations that have been applied.
-func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) {
+func versions(ctx context.Context, c driver.Conn, l Layout) (list []uint32, err error) {
 	var rows []struct {
 		Version uint32 `ch:"version"`
 	}
@@ -82,7 +77,7 @@ func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) 
 }
 
 // Pending reports whether there are migrations that Migrate has yet to apply.
-func Pending(ctx context.Context, c Conn, l Layout) (bool, error) {
+func Pending(ctx context.Context, c driver.Conn, l Layout) (bool, error) {
 	names, err := tableNames(ctx, c, l)
 	if err != nil || !names[l.MigrationsTable()] {
 		return err == nil, err
@@ -95,7 +90,7 @@ func Pending(ctx context.Context, c Conn, l Layout) (bool, error) {
 	return slices.ContainsFunc(list, func(m Migration) bool { return !slices.Contains(done, m.Version) }), err
 }
 
-func tableNames(ctx context.Context, c Conn, l Layout) (map[string]bool, error) {
+func tableNames(ctx context.Context, c driver.Conn, l Layout) (map[string]bool, error) {
 	var tables []struct {
 		Name string `ch:"name"`
 	}
@@ -111,7 +106,7 @@ func tableNames(ctx context.Context, c Conn, l Layout) (map[string]bool, error) 
 
 // ForgetDropped makes the next Migrate apply migrations again if tables or views were dropped, and
 // returns their names. Migrations do not change the rows of existing tables.
-func ForgetDropped(ctx context.Context, c Conn, l Layout) (dropped []string, err error) {
+func ForgetDropped(ctx context.Context, c driver.Conn, l Layout) (dropped []string, err error) {
 	dropped, since, err := Dropped(ctx, c, l)
 	if err == nil && len(dropped) > 0 {
 		err = c.Exec(ctx, fmt.Sprintf("ALTER TABLE `%s`.%s DELETE WHERE table_name = '%s' AND version >= %d SETTINGS mutations_sync = 1",
@@ -125,7 +120,7 @@ var created = regexp.MustCompile("^CREATE ([A-Z ]+) `[^`]+`\\.`?([^`\\s]+)")
 // Dropped returns the tables and views that do not exist although migrations have created them, and
 // the number of the first migration to apply again. For a table, that is the first of all, so that
 // the derived tables are filled again.
-func Dropped(ctx context.Context, c Conn, l Layout) (dropped []string, since uint32, err error) {
+func Dropped(ctx context.Context, c driver.Conn, l Layout) (dropped []string, since uint32, err error) {
 	seen, err := tableNames(ctx, c, l)
 	if err != nil || !seen[l.MigrationsTable()] {
 		return nil, 0, err
@@ -158,7 +153,7 @@ func Dropped(ctx context.Context, c Conn, l Layout) (dropped []string, since uin
 }
 
 // join creates the replicated tables that other servers have.
-func join(ctx context.Context, c Conn, l Layout, others []Conn) error {
+func join(ctx context.Context, c driver.Conn, l Layout, others []driver.Conn) error {
 	for _, other := range others {
 		statements, err := replicatedTables(ctx, other, l)
 		if err != nil {
@@ -174,7 +169,7 @@ func join(ctx context.Context, c Conn, l Layout, others []Conn) error {
 }
 
 // replicatedTables returns the statements that create the replicated tables of a server.
-func replicatedTables(ctx context.Context, c Conn, l Layout) (statements []string, err error) {
+func replicatedTables(ctx context.Context, c driver.Conn, l Layout) (statements []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var rows []struct {
@@ -198,7 +193,7 @@ const (
 
 // exec runs a statement that creates or alters a table. It waits until the replica has applied
 // earlier ALTERs.
-func exec(ctx context.Context, c Conn, l Layout, statement string) error {
+func exec(ctx context.Context, c driver.Conn, l Layout, statement string) error {
 	for {
 		err := c.Exec(ctx, statement)
 		var exception *ch.Exception
@@ -219,7 +214,7 @@ func exec(ctx context.Context, c Conn, l Layout, statement string) error {
 	}
 }
 
-func apply(ctx context.Context, c Conn, l Layout, m Migration) error {
+func apply(ctx context.Context, c driver.Conn, l Layout, m Migration) error {
 	for _, statement := range m.Statements {
 		if err := exec(ctx, c, l, statement); err != nil {
 			return fmt.Errorf("cannot apply migration %d (%s) to %s.%s: %w", m.Version, m.Name, l.Database, l.Table, err)

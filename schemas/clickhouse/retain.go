@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
 // Retain sets a TTL on the tables with measurements, unless they already have it: a part is dropped
 // when all of its rows are older than the given number of days. A part contains rows of one month.
-func Retain(ctx context.Context, c Conn, l Layout, days int) error {
+func Retain(ctx context.Context, c driver.Conn, l Layout, days int) error {
 	for table, column := range map[string]string{
 		l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from",
 		l.Derived("hours"): "hour",

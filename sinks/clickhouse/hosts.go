@@ -315,7 +315,7 @@ var migrating sync.Mutex
 func (s *hosts) migrate(ctx context.Context, h *host) error {
 	migrating.Lock()
 	defer migrating.Unlock()
-	var others []schema.Conn
+	var others []driver.Conn
 	for _, other := range s.all {
 		if other != h {
 			others = append(others, other.conn)

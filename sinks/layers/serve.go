@@ -22,10 +22,8 @@ var (
 	staleLayer = contract.Unavailable("the forecasts are out of date: try again later", 10*time.Second)
 )
 
-// Admit admits every request and reserves nothing, because responses are prebuilt.
-func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
-	return nil, nil
-}
+// Admit admits every request, because responses are prebuilt.
+func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) *contract.APIError { return nil }
 
 // Handle serves GET and HEAD with prebuilt bodies. It does not copy them, and allocates only for
 // errors and for parts of the layer, which clients make in turn. items is always 0.

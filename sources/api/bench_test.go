@@ -19,9 +19,7 @@ const layerRequest = "GET /map HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAuthorization
 // layerLike responds as the forecast layer does.
 type layerLike struct{ body []byte }
 
-func (l layerLike) Admit(*contract.Client, *fasthttp.RequestHeader) (func(), *contract.APIError) {
-	return nil, nil
-}
+func (l layerLike) Admit(*contract.Client, *fasthttp.RequestHeader) *contract.APIError { return nil }
 
 func (l layerLike) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 	l.respond(ctx)

@@ -56,9 +56,6 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 				h.Set(fasthttp.HeaderExpect, "100-continue")
 			}
 		}
-		if x.apiErr != nil {
-			x.end()
-		}
 		if x.skip {
 			h.SetContentLength(0) // do not wait for the body
 		}
@@ -118,7 +115,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 	if x.route = s.routes.find(h.RequestURI()); x.route == nil {
 		return contract.NewError(contract.NotFound, fmt.Sprintf("no such path: %q", contract.Echo(pathOf(h.RequestURI()))))
 	}
-	if x.preflight = s.origins.preflight(h); x.preflight {
+	if x.preflight = len(s.origins) > 0 && s.origins.preflight(h); x.preflight {
 		return nil
 	}
 	if !x.route.accepts(h.Method()) {
@@ -143,8 +140,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 	if s.rejecting.Load() {
 		return contract.Unavailable("the service is stopping: send the request again, to another replica or in a moment", time.Second)
 	}
-	x.release, apiErr = x.route.Endpoint.Admit(x.client(), h)
-	return apiErr
+	return x.route.Endpoint.Admit(x.client(), h)
 }
 
 var errVersion = contract.NewError(contract.InvalidParameter, "unsupported version of HTTP: send HTTP/1.1")

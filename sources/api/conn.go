@@ -78,9 +78,6 @@ const evicted = -1
 // Write implements net.Conn. It writes in pieces, each of which renews the deadline, so that a
 // client that reads steadily receives the whole response, however long that takes. A client that
 // stalls or falls below the minimum rate is disconnected.
-//
-// Write ends the exchange of a request whose 100 Continue cannot be written, because fasthttp then
-// calls no handler.
 func (c *conn) Write(p []byte) (n int, err error) {
 	for more := true; more && err == nil; more = n < len(p) {
 		if !c.began.IsZero() {
@@ -91,10 +88,6 @@ func (c *conn) Write(p []byte) (n int, err error) {
 			piece, err = c.joined.write(c.Conn, p[n:min(len(p), n+writePiece)])
 			n, c.written = n+piece, c.written+int64(piece)
 		}
-	}
-	if x := c.expecting; x != nil && err != nil {
-		c.expecting = nil
-		x.free()
 	}
 	return n, err
 }

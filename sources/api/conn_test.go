@@ -197,35 +197,19 @@ func TestExpect(t *testing.T) {
 	require.Equal(t, 200, dial(t, s).send(post+good+"Content-Length: 0\r\nExpect: 100-continue\r\n\r\n").response().StatusCode, "an empty body needs no 100 Continue")
 }
 
-// TestReleaseWhenContinueCannotBeWritten checks that what Admit reserved is released even if
-// fasthttp calls no handler, because the 100 Continue could not be written.
-func TestReleaseWhenContinueCannotBeWritten(t *testing.T) {
-	ours, theirs := net.Pipe()
-	require.NoError(t, theirs.Close())
-	released := 0
-	x := newExchange(&requestHeaders{}, time.Now())
-	x.release = func() { released++ }
-	c := &conn{Conn: ours, raw: ours, expecting: x}
-	_, err := c.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n"))
-	require.Error(t, err)
-	_, _ = c.Write([]byte("more"))
-	require.Equal(t, 1, released)
-}
-
-// TestReleaseWhenClientLeaves checks that if a client disconnects after its header, what Admit
-// reserved is released without a call to Handle, and that if it disconnects within the body, Handle
-// is called.
-func TestReleaseWhenClientLeaves(t *testing.T) {
+// TestClientLeaves checks that Handle is not called if a client disconnects after its header, and
+// that nothing of the request is kept, which start checks.
+func TestClientLeaves(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, nil)
 	f := func(announced string, served bool) {
 		t.Helper()
-		servedBefore, releasedBefore := p.served.Load(), p.released.Load()
+		asked, servedBefore := p.asked.Load(), p.served.Load()
 		c := dial(t, s).send(post + good + announced + "\r\n")
 		require.NoError(t, c.Conn.(*net.TCPConn).SetLinger(0))
-		require.Eventually(t, func() bool { return p.held.Load() == 1 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return p.asked.Load() == asked+1 }, patience, time.Millisecond)
 		require.NoError(t, c.Close())
-		require.Eventually(t, func() bool { return p.released.Load() == releasedBefore+1 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return s.listener.len() == 0 }, patience, time.Millisecond)
 		require.Equal(t, served, p.served.Load() > servedBefore)
 	}
 	f("Content-Length: 10\r\n", false)

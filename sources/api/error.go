@@ -1,17 +1,12 @@
 package api
 
 import (
-	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"math/rand/v2"
 	"strconv"
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"go.opentelemetry.io/otel/propagation"
-	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"trafficd/schemas/contract"
 )
@@ -62,32 +57,3 @@ func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 // that are rejected together get up to twice as much, at random, so that they do not return
 // together.
 func retryAfter(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-const traceHeader = "Trace-Id"
-
-var traceHeaderName = []byte(traceHeader)
-
-// trace is a trace ID in hexadecimal. It is an array to avoid an allocation.
-type trace [32]byte
-
-func (t *trace) String() string { return string(t[:]) }
-
-// traceID returns the trace ID of a traceparent header, so that clients find their own traces in
-// the log. Without a valid header it returns a new ID.
-func traceID(traceparent []byte) (text trace) {
-	id := oteltrace.SpanContextFromContext(parentOf(traceparent)).TraceID()
-	if !id.IsValid() {
-		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
-		binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
-	}
-	hex.Encode(text[:], id[:])
-	return text
-}
-
-// parentOf returns a context with the client's span if traceparent (W3C) is valid, or an empty one.
-func parentOf(traceparent []byte) context.Context {
-	if len(traceparent) == 0 {
-		return context.Background()
-	}
-	return propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": string(traceparent)})
-}

@@ -1,10 +1,14 @@
 package api
 
 import (
+	"context"
 	"crypto/tls"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"runtime/debug"
 	"strings"
@@ -14,6 +18,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"trafficd/pipeline/batch"
@@ -39,7 +44,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		err = s.serve(x, ctx)
 	}
 	code := s.respond(x, ctx, err)
-	s.origins.mark(ctx)
+	if len(s.origins) > 0 {
+		s.origins.mark(ctx)
+	}
 	// If a gzip stream is invalid, the cause may be a wrong Content-Length: what follows the body may
 	// be the rest of it.
 	unread := code == contract.InvalidGzip || ctx.Response.ConnectionClose() || x.unread(ctx)
@@ -57,7 +64,6 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 
 // serve calls the endpoint. It returns a 500 if the endpoint panics.
 func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
-	defer x.end()
 	defer func() {
 		if p := recover(); p != nil {
 			err = s.panicked(p, x.trace.String())
@@ -263,7 +269,6 @@ type exchange struct {
 	silent    bool    // no response is sent
 	close     bool    // close the connection after the response
 	preflight bool    // a CORS preflight
-	release   func()  // returned by Endpoint.Admit, until it is called; may be nil
 	probe     [1]byte // read by unread
 }
 
@@ -275,16 +280,7 @@ func newExchange(r *requestHeaders, now time.Time) *exchange {
 	return x
 }
 
-// end releases what Admit reserved. It may be called more than once.
-func (x *exchange) end() {
-	if release := x.release; release != nil {
-		x.release = nil
-		release()
-	}
-}
-
 func (x *exchange) free() {
-	x.end()
 	*x = exchange{}
 	exchanges.Put(x)
 }
@@ -294,6 +290,35 @@ func (x *exchange) client() *contract.Client {
 		return nil
 	}
 	return x.key.client
+}
+
+const traceHeader = "Trace-Id"
+
+var traceHeaderName = []byte(traceHeader)
+
+// trace is a trace ID in hexadecimal. It is an array to avoid an allocation.
+type trace [32]byte
+
+func (t *trace) String() string { return string(t[:]) }
+
+// traceID returns the trace ID of a traceparent header, so that clients find their own traces in
+// the log. Without a valid header it returns a new ID.
+func traceID(traceparent []byte) (text trace) {
+	id := oteltrace.SpanContextFromContext(parentOf(traceparent)).TraceID()
+	if !id.IsValid() {
+		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+		binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	}
+	hex.Encode(text[:], id[:])
+	return text
+}
+
+// parentOf returns a context with the client's span if traceparent (W3C) is valid, or an empty one.
+func parentOf(traceparent []byte) context.Context {
+	if len(traceparent) == 0 {
+		return context.Background()
+	}
+	return propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": string(traceparent)})
 }
 
 func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {

@@ -1,11 +1,6 @@
 package api
 
-import (
-	"sync/atomic"
-
-	"trafficd/pipeline/lib/metrics"
-	"trafficd/schemas/contract"
-)
+import "trafficd/pipeline/lib/metrics"
 
 var (
 	connectionsOpen     = metrics.NewGauge("trafficd_api_connections", "Open connections of clients.")
@@ -32,23 +27,3 @@ var (
 
 	noRoute = metricsOf("none") // requests to unknown paths
 )
-
-type routeMetrics struct {
-	route   string
-	byCode  [contract.CodeCount]atomic.Pointer[metrics.Counter] // nil before the first request with this code
-	seconds metrics.Observer
-}
-
-func metricsOf(route string) *routeMetrics {
-	return &routeMetrics{route: route, seconds: requestSeconds.WithLabelValues(route)}
-}
-
-func (m *routeMetrics) count(code contract.Code) {
-	c := m.byCode[code].Load()
-	if c == nil {
-		created := requestsTotal.WithLabelValues(m.route, code.String())
-		c = &created
-		m.byCode[code].Store(c)
-	}
-	(*c).Inc()
-}

@@ -26,9 +26,6 @@ func checkOrigin(text string) error {
 
 // names returns * if all origins are allowed, the request's origin if it is allowed, or else nil.
 func (o origins) names(h *fasthttp.RequestHeader) []byte {
-	if len(o) == 0 {
-		return nil
-	}
 	origin := h.Peek(fasthttp.HeaderOrigin)
 	switch {
 	case o[anyOrigin]:
@@ -46,10 +43,8 @@ func (o origins) preflight(h *fasthttp.RequestHeader) bool {
 		o.names(h) != nil
 }
 
+// mark adds the headers that allow web pages to read the response.
 func (o origins) mark(ctx *fasthttp.RequestCtx) {
-	if len(o) == 0 {
-		return
-	}
 	if !o[anyOrigin] {
 		// All responses get Vary: Origin, because a cache may reuse them for other pages. The cache
 		// of nginx 1.22 reads only one Vary line.

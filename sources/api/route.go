@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/lib/metrics"
 	"trafficd/schemas/contract"
 )
 
@@ -15,10 +17,10 @@ import (
 // of many connections. The client is nil if the route's Open lists the method.
 type Endpoint interface {
 	// Admit is called before the body is read, after path, method, key, right and rate limit have
-	// been checked. It may reserve something for the request. release, if not nil, is called
-	// exactly once: after Handle, or instead of Handle if the client disconnects first. h is only
-	// valid during the call and must not be changed.
-	Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError)
+	// been checked. It returns an error if the header alone rules the request out. Handle may not
+	// follow, because the client may disconnect first. h is only valid during the call and must not
+	// be changed.
+	Admit(c *contract.Client, h *fasthttp.RequestHeader) *contract.APIError
 
 	// Handle writes the response to ctx, or returns an error, which replaces the response: a
 	// *contract.APIError is sent as such, batch.ErrNoResponse closes the connection without a
@@ -74,6 +76,27 @@ func (m routes) find(target []byte) *route { return m[string(pathOf(target))] }
 func (r *route) accepts(method []byte) bool { return slices.Contains(r.Methods, string(method)) }
 
 func (r *route) open(method []byte) bool { return slices.Contains(r.Open, string(method)) }
+
+// routeMetrics counts the requests to a route.
+type routeMetrics struct {
+	route   string
+	byCode  [contract.CodeCount]atomic.Pointer[metrics.Counter] // nil before the first request with this code
+	seconds metrics.Observer
+}
+
+func metricsOf(route string) *routeMetrics {
+	return &routeMetrics{route: route, seconds: requestSeconds.WithLabelValues(route)}
+}
+
+func (m *routeMetrics) count(code contract.Code) {
+	c := m.byCode[code].Load()
+	if c == nil {
+		created := requestsTotal.WithLabelValues(m.route, code.String())
+		c = &created
+		m.byCode[code].Store(c)
+	}
+	(*c).Inc()
+}
 
 // pathOf returns a request target without its query, and without the origin of an absolute form.
 func pathOf(target []byte) []byte {

@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"bytes"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -10,6 +12,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/lib/admission"
+	"trafficd/pipeline/lib/negotiate"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/span"
 	"trafficd/sources/internal/upload"
@@ -30,11 +33,6 @@ type Pipeline interface {
 	// batch.ErrNoResponse means that this is unknown. s.Result.Items is the number of decoded
 	// items, even if Submit returns an error.
 	Submit(s *batch.Submission) error
-
-	// Hold reserves an idempotency key until Release. It returns a 409 if a request with the key is
-	// in progress, or a 503 if the idempotency store is full or the client has exhausted its quota.
-	Hold(c *contract.Client, idempotencyKey string) *contract.APIError
-	Release(c *contract.Client, idempotencyKey string)
 }
 
 // Endpoint handles requests to Path. It is safe for concurrent use.
@@ -62,22 +60,16 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 }
 
 // Admit performs the checks that need only the header, in the order of the table in contract 1.1.
-// It reserves the idempotency key until release is called; without a key, release is nil. The slot
-// is acquired later, when the first byte of the body arrives.
-func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
-	if apiErr = e.pipeline.Ready(c.ProductInstance); apiErr == nil {
+// The slot is acquired later, when the first byte of the body arrives.
+func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) *contract.APIError {
+	apiErr := e.pipeline.Ready(c.ProductInstance)
+	if apiErr == nil {
 		apiErr = checkHeader(h, e.receiver.MaxBytes)
-	}
-	key := idempotencyKey(h)
-	if apiErr == nil && key != "" {
-		apiErr = e.pipeline.Hold(c, key)
-		release = func() { e.pipeline.Release(c, key) }
 	}
 	if apiErr != nil {
 		countError(apiErr)
-		return nil, apiErr
 	}
-	return release, nil
+	return apiErr
 }
 
 // Handle receives the body, submits it and responds with a 207. items is the number of decoded
@@ -88,7 +80,7 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 		s.Reset()
 		submissions.Put(s)
 	}()
-	s.ProductInstance, s.Client, s.IdempotencyKey = c.ProductInstance, c.Owner, idempotencyKey(&ctx.Request.Header)
+	s.ProductInstance, s.Client, s.IdempotencyKey = c.ProductInstance, c.Owner, string(ctx.Request.Header.Peek(idempotencyHeader))
 	request := span.Of(ctx)
 	s.Trace = request.SpanContext()
 	if err := e.submit(ctx, c.Owner, s); err != nil {
@@ -133,3 +125,61 @@ func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Subm
 }
 
 var submissions = sync.Pool{New: func() any { return new(batch.Submission) }}
+
+const (
+	idempotencyHeader = "Idempotency-Key"
+	maxKeyLen         = 128
+	multipart         = "multipart/"
+)
+
+// checkHeader applies the rules of contract 1.1 that need only the header.
+func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
+	if media := h.ContentType(); len(media) >= len(multipart) && bytes.EqualFold(media[:len(multipart)], []byte(multipart)) {
+		return contract.NewParameterError(contract.UnsupportedContentType, fasthttp.HeaderContentType,
+			"multipart bodies are not supported: send the gzip-compressed JSON as the body itself")
+	}
+	if _, apiErr := checkEncoding(h); apiErr != nil {
+		return apiErr
+	}
+	if n := int64(h.ContentLength()); n > maxBody {
+		return tooLarge(maxBody)
+	}
+	return checkIdempotencyKey(h)
+}
+
+// checkEncoding accepts a Content-Encoding of gzip, or none. declared reports whether the header
+// declares gzip; if it does not, the body must begin with gzip's magic number.
+func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
+	times, other := negotiate.CountGzip(h.PeekAll(fasthttp.HeaderContentEncoding), "")
+	if other != nil {
+		return false, gzipRequired(fmt.Sprintf("unsupported Content-Encoding %q: compress the body with gzip", contract.Echo(other)))
+	}
+	if times > 1 {
+		return false, gzipRequired(fmt.Sprintf("the Content-Encoding names gzip %d times: compress the body once", times))
+	}
+	return times == 1, nil
+}
+
+func gzipRequired(description string) *contract.APIError {
+	return contract.NewParameterError(contract.GzipRequired, fasthttp.HeaderContentEncoding, description)
+}
+
+func tooLarge(maxBody int64) *contract.APIError {
+	return contract.NewError(contract.BodyTooLarge,
+		fmt.Sprintf("the compressed body is larger than %d bytes: send it as several batches", maxBody))
+}
+
+// checkIdempotencyKey accepts no key, or one key of 1–128 visible ASCII characters (contract 1.5).
+func checkIdempotencyKey(h *fasthttp.RequestHeader) *contract.APIError {
+	values := h.PeekAll(idempotencyHeader)
+	valid := len(values) <= 1
+	for _, key := range values {
+		invisible := bytes.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })
+		valid = valid && len(key) >= 1 && len(key) <= maxKeyLen && !invisible
+	}
+	if valid {
+		return nil
+	}
+	return contract.NewParameterError(contract.InvalidParameter, idempotencyHeader,
+		fmt.Sprintf("the header Idempotency-Key must occur once, with 1 to %d visible ASCII characters", maxKeyLen))
+}

@@ -82,29 +82,6 @@ func TestAcceptedHeaders(t *testing.T) {
 	f("Idempotency-Key: !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}\r\n")
 }
 
-// TestIdempotencyKeyInUse checks that a key is in use from the header of its request to the
-// response, or until the client disconnects.
-func TestIdempotencyKeyInUse(t *testing.T) {
-	p := &stages{}
-	addr := start(t, p, nil)
-	body := zip(measurements("known"))
-	headers := "Idempotency-Key: k\r\n" + length(body)
-	first := dial(t, addr).begin(headers).send(body[:5])
-	require.Eventually(t, func() bool { return p.holds() == 1 }, patience, time.Millisecond)
-
-	resp := dial(t, addr).begin(headers).requireError(409, contract.IdempotencyKeyInUse)
-	require.Regexp(t, "^[12]$", resp.Header.Get("Retry-After"))
-	resp, _ = dial(t, addr).begin("Idempotency-Key: \"k\"\r\n" + length(body)).send(body).response()
-	require.Equal(t, 207, resp.StatusCode, "with quotes, it is another key")
-	resp, _ = first.send(body[5:]).response()
-	require.Equal(t, 207, resp.StatusCode)
-	resp, _ = dial(t, addr).begin(headers).send(body).response()
-	require.Equal(t, 207, resp.StatusCode)
-
-	require.NoError(t, dial(t, addr).begin(headers).send("\x1f").Close()) // the client disconnects
-	require.Eventually(t, func() bool { return p.holds() == 0 }, patience, time.Millisecond)
-}
-
 func TestConfig(t *testing.T) {
 	require.NoError(t, ingest.DefaultConfig().Validate())
 	f := func(want string, change func(*ingest.Config)) {

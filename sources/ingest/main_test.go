@@ -51,7 +51,6 @@ const patience = time.Minute
 type stages struct {
 	mu        sync.Mutex
 	submitted [][]byte // the compressed bodies, as far as they were read
-	held      map[string]int
 	ready     *contract.APIError
 	submit    func(s *batch.Submission) error // instead of decode
 }
@@ -60,35 +59,6 @@ func (p *stages) Ready(string) *contract.APIError {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ready
-}
-
-func (p *stages) Hold(c *contract.Client, key string) *contract.APIError {
-	instance := c.ProductInstance
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.held[instance+"/"+key] > 0 {
-		return &contract.APIError{Code: contract.IdempotencyKeyInUse, Description: "under way", Parameter: "Idempotency-Key", RetryAfter: time.Second}
-	}
-	if p.held == nil {
-		p.held = map[string]int{}
-	}
-	p.held[instance+"/"+key]++
-	return nil
-}
-
-func (p *stages) Release(c *contract.Client, key string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held[c.ProductInstance+"/"+key]--
-}
-
-func (p *stages) holds() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, held := range p.held {
-		n += held
-	}
-	return n
 }
 
 func (p *stages) count() int {
@@ -148,14 +118,9 @@ func errorIn(err error, code contract.Code) error {
 	return contract.NewError(code, err.Error())
 }
 
-type pipeline interface {
-	ingest.Pipeline
-	holds() int
-}
-
 // start serves an ingest endpoint on a real port. At the end of the test it checks that all quotas
 // have been released.
-func start(t testing.TB, p pipeline, change func(*ingest.Config), logs ...io.Writer) string {
+func start(t testing.TB, p ingest.Pipeline, change func(*ingest.Config), logs ...io.Writer) string {
 	t.Helper()
 	cfg := ingest.DefaultConfig()
 	cfg.RateGrace = cfg.ReceiveTimeout // the machine may be slow
@@ -185,7 +150,6 @@ func start(t testing.TB, p pipeline, change func(*ingest.Config), logs ...io.Wri
 		requests, memory := ingest.Held(e)
 		require.Zero(t, requests, "slots")
 		require.Zero(t, memory, "bytes of blocks")
-		require.Zero(t, p.holds(), "idempotency keys")
 	})
 	return s.Addr().String()
 }

@@ -2,6 +2,4 @@
 
 package ingest
 
-func poison(*block) {}
-
 const raceEnabled = false

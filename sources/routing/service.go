@@ -69,16 +69,16 @@ func (s *Service) Drain() { s.jobs.drain() }
 // Stop cancels the jobs and waits for them. The HTTP server must already have stopped.
 func (s *Service) Stop() { s.jobs.close() }
 
-// Admit performs the checks that need only the header. release is always nil, because a slot is not
-// acquired until the first byte of the body arrives.
-func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
+// Admit performs the checks that need only the header.
+func (s *Service) Admit(_ *contract.Client, h *fasthttp.RequestHeader) *contract.APIError {
 	if !h.IsPost() {
-		return nil, nil
+		return nil
 	}
-	if apiErr = checkHeader(h, s.cfg.MaxBodyBytes); apiErr != nil {
+	apiErr := checkHeader(h, s.cfg.MaxBodyBytes)
+	if apiErr != nil {
 		countError(apiErr)
 	}
-	return nil, apiErr
+	return apiErr
 }
 
 // Handle responds with a result, a SOAP fault or the WSDL. As on other paths, it returns an error

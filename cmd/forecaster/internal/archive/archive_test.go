@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/devstores/stores"
@@ -36,7 +37,7 @@ func start(t *testing.T, store *stores.ClickHouse, database string, zone string,
 }
 
 // open returns a source without measurements.
-func open(t *testing.T, address string, layout schema.Layout, others ...schema.Conn) *Source {
+func open(t *testing.T, address string, layout schema.Layout, others ...driver.Conn) *Source {
 	t.Helper()
 	conn, err := clickhouse.Open(&clickhouse.Options{
 		Addr: []string{address}, ReadTimeout: time.Minute, Settings: clickhouse.Settings{"distributed_foreground_insert": 1},
