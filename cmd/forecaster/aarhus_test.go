@@ -20,6 +20,7 @@ import (
 	"trafficd/cmd/forecaster/internal/evaluate"
 	"trafficd/cmd/forecaster/internal/model"
 	schema "trafficd/schemas/clickhouse"
+	"trafficd/schemas/contract"
 )
 
 // BenchmarkForecastEval prints the figures of `make forecast-eval`: it trains the model on the
@@ -105,7 +106,7 @@ func untilServed(b *testing.B, store *stores.ClickHouse, conn driver.Conn) time.
 	require.NoError(b, d.Start())
 	defer func() { require.NoError(b, d.Stop(time.Minute)) }()
 	layer := func() string {
-		status, body, err := d.Get(b.Context(), "/mlf/v1/forecast/realtime")
+		status, body, err := d.Get(b.Context(), contract.ForecastPath)
 		if err != nil || status != http.StatusOK {
 			return ""
 		}

@@ -493,7 +493,6 @@ func TestJournalLocked(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-
 // contents returns the content of all files in a directory.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()

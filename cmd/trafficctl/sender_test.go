@@ -390,7 +390,7 @@ func TestRejectedItems(t *testing.T) {
 	type line struct {
 		Item    json.RawMessage
 		Index   int
-		Error   send.ItemError
+		Error   contract.ItemError
 		Row     int64
 		BatchID string
 	}
@@ -400,7 +400,7 @@ func TestRejectedItems(t *testing.T) {
 	require.Len(t, first.BatchID, 36)
 	require.NotEmpty(t, first.Error.Description)
 	first.Item, first.BatchID, first.Error.Description = nil, "", ""
-	require.Equal(t, line{Index: 2, Row: 3, Error: send.ItemError{ErrorCode: "UNKNOWN_DETECTOR", Parameter: "measurements[2].detectorCode"}}, first)
+	require.Equal(t, line{Index: 2, Row: 3, Error: contract.ItemError{ErrorCode: "UNKNOWN_DETECTOR", Parameter: "measurements[2].detectorCode"}}, first)
 	require.Contains(t, lines[1], string(other.JSON))
 
 	tally := s.Tally()

@@ -19,8 +19,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/internal/ops"
 	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sinks/layers"
 )
 
 // TestForecastTopicHistories checks that daemons that have followed a topic for different times,
@@ -125,19 +127,18 @@ func followTopic(t *testing.T, brokers []string, topic string) *process {
 // forecasts returns the layer, or nil if there is none yet.
 func (d *process) forecasts(query string) *pb.StreetForecastResponse {
 	d.t.Helper()
-	response, err := d.tryLayer(query)
-	if err != nil || response.StatusCode != http.StatusOK {
+	response, err := launch.GetLayer(d.t.Context(), http.DefaultClient, "http://"+d.API, "map", query)
+	if err != nil || response.Status != http.StatusOK {
 		return nil
 	}
-	_, body := d.layer("map", query)
-	got := new(pb.StreetForecastResponse)
-	require.NoError(d.t, proto.Unmarshal(body, got))
+	got, err := response.Layer()
+	require.NoError(d.t, err)
 	return got
 }
 
 // tryLayer requests the layer from a daemon that might not be listening yet.
 func (d *process) tryLayer(query string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodHead, "http://"+d.API+"/mlf/v1/forecast/realtime"+query, nil)
+	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodHead, "http://"+d.API+layers.Path+query, nil)
 	require.NoError(d.t, err)
 	req.Header.Set("Authorization", "apiKey map")
 	response, err := http.DefaultClient.Do(req)

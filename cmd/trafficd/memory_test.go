@@ -1,9 +1,8 @@
 package main
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"strings"
@@ -14,29 +13,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/daemontest"
+	"trafficd/cmd/dev/launch"
 	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/schemas/contract"
 )
 
 // TestMemory tests promise 5: settings bound the memory, regardless of what clients send. 64
 // clients send a body each at the same time, several times.
 func TestMemory(t *testing.T) {
 	const clients, limit = 64, 14_000
-	from, to := day.Format(time.RFC3339), day.Add(5*time.Minute).Format(time.RFC3339)
 	batchWith := func(n int, item func(i int) string) []byte {
-		var b bytes.Buffer
-		b.WriteString(`{"measurements":[`)
-		for i := range n {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString(item(i))
+		items := make([]string, n)
+		for i := range items {
+			items[i] = item(i)
 		}
-		b.WriteString(`]}`)
-		return compress.Gzip(b.String())
+		return compress.Gzip(contract.Batch(items...))
 	}
 	measurement := func(code, kind string, i int) string {
-		return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"%s","timestampFrom":"%s","timestampTo":"%s","value":%.4f,"quality":%.4f}`,
-			code, kind, from, to, 100+100*math.Sin(float64(i)), 0.5+0.5*math.Cos(float64(i))) // compressible only in part
+		m := contract.Measurement{
+			DetectorCode: code, MeasureTypeCode: kind, TimestampFrom: day, TimestampTo: day.Add(5 * time.Minute),
+			Value:   json.Number(fmt.Sprintf("%.4f", 100+100*math.Sin(float64(i)))), // compressible only in part
+			Quality: json.Number(fmt.Sprintf("%.4f", 0.5+0.5*math.Cos(float64(i)))),
+		}
+		return string(m.AppendJSON(nil))
 	}
 	f := func(name string, accepted, rejected, rounds int, maxBytes int64, packed []byte) {
 		t.Run(name, func(t *testing.T) {
@@ -91,18 +90,9 @@ func (d *process) sendTogether(packed []byte, clients, rounds int, want string) 
 // long.
 func (d *process) sendUntil207(client *http.Client, packed []byte) (string, error) {
 	for {
-		req, err := d.Request(d.t.Context(), packed, "")
-		if err != nil {
-			return "", err
-		}
-		r, err := client.Do(req)
-		if err != nil {
-			return "", err
-		}
-		text, err := io.ReadAll(r.Body)
-		_ = r.Body.Close()
-		if err != nil || r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
-			return string(text), err
+		r, err := launch.Post(d.t.Context(), client, "http://"+d.API, testKey, packed)
+		if err != nil || r.Status != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
+			return string(r.Body), err
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline/lib/gunzip/compress"
 )
@@ -15,13 +16,9 @@ import (
 func TestStatusWithBasePath(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.Await(http.StatusOK)
-	request, err := d.Request(t.Context(), compress.Gzip(`{"measurements":[`+item(1, 0)+`]}`), "")
+	response, err := launch.Post(t.Context(), http.DefaultClient, "http://"+d.API+"/traffic", testKey, compress.Gzip(batchOf(item(1, 0))))
 	require.NoError(t, err)
-	request.URL.Path = "/traffic" + request.URL.Path
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	response.Body.Close()
-	require.Equal(t, http.StatusMultiStatus, response.StatusCode)
+	require.Equal(t, http.StatusMultiStatus, response.Status)
 	var got status.Status
 	_, text := d.Fetch("/status")
 	require.NoError(t, json.Unmarshal(text, &got))

@@ -20,6 +20,7 @@ import (
 
 	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/launch"
 	"trafficd/pipeline/lib/gunzip/compress"
 )
 
@@ -95,13 +96,10 @@ func TestTraces(t *testing.T) {
 	d := newProcess(t, "kafka.brokers="+strings.Join(k.Brokers, ","), "tracing.endpoint="+c.url, "tracing.ratio=0")
 	d.Set("kafka.enabled=true", "kafka.brokers=127.0.0.1:9") // nothing there: the next process delivers
 	post := func(batch int, traceparent string) (batchID string) {
-		req, err := d.Request(t.Context(), compress.Gzip(batchOf(item(batch, batch), item(50+batch, batch))), "")
+		body := compress.Gzip(batchOf(item(batch, batch), item(50+batch, batch)))
+		r, err := launch.Post(t.Context(), http.DefaultClient, "http://"+d.API, testKey, body, "Traceparent", traceparent)
 		require.NoError(t, err)
-		req.Header.Set("Traceparent", traceparent)
-		r, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		defer r.Body.Close()
-		require.Equal(t, http.StatusMultiStatus, r.StatusCode)
+		require.Equal(t, http.StatusMultiStatus, r.Status)
 		if traceparent != "" {
 			require.Equal(t, strings.Split(traceparent, "-")[1], r.Header.Get("Trace-Id"))
 		}

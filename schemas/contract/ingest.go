@@ -7,6 +7,13 @@ import (
 	"time"
 )
 
+// Paths of the services, below the base path (contract 1, 2 and 3).
+const (
+	IngestPath   = "/dataprovider/ingestion/v1/detectors/data/ingest"
+	ForecastPath = "/mlf/v1/forecast/realtime"
+	RoutingPath  = "/xroute/ws/XRoute"
+)
+
 // Measurement is an item of a batch (contract 5.1), as a client builds it.
 type Measurement struct {
 	DetectorCode    string      `json:"detectorCode"`

@@ -11,7 +11,7 @@ import (
 )
 
 // Path is the layer's path below the base path (contract 2).
-const Path = "/mlf/v1/forecast/realtime"
+const Path = contract.ForecastPath
 
 // Methods are the HTTP methods that Handle serves.
 var Methods = []string{"GET", "HEAD"}

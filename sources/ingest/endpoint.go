@@ -19,7 +19,7 @@ import (
 )
 
 // Path is the endpoint's path below the base path (contract 1).
-const Path = "/dataprovider/ingestion/v1/detectors/data/ingest"
+const Path = contract.IngestPath
 
 // Pipeline processes the bodies that the endpoint has received.
 type Pipeline interface {

@@ -27,7 +27,7 @@ import (
 )
 
 // Path is the path of the service below the base path (contract 3).
-const Path = "/xroute/ws/XRoute"
+const Path = contract.RoutingPath
 
 // Service handles requests to Path. It is safe for concurrent use.
 type Service struct {

@@ -24,6 +24,7 @@ import (
 
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/internal/must"
+	"trafficd/schemas/contract"
 	"trafficd/sinks/layers"
 	"trafficd/sources/ingest"
 )
@@ -196,14 +197,12 @@ func (t *target) send(client *http.Client, key, idempotencyKey string, body []by
 }
 
 func item(detector string, at time.Time) string {
-	const layout = "2006-01-02T15:04:05Z"
-	return fmt.Sprintf(`{"detectorCode":%q,"measureTypeCode":"speed","timestampFrom":%q,"timestampTo":%q,"value":50}`,
-		detector, at.UTC().Format(layout), at.UTC().Add(time.Minute).Format(layout))
+	at = at.Truncate(time.Second)
+	m := contract.Measurement{DetectorCode: detector, MeasureTypeCode: "speed", TimestampFrom: at, TimestampTo: at.Add(time.Minute), Value: "50"}
+	return string(m.AppendJSON(nil))
 }
 
-func zip(items []string) []byte {
-	return newBody("", []byte(`{"measurements":[`+strings.Join(items, ",")+`]}`), nil).zipped
-}
+func zip(items []string) []byte { return newBody("", contract.Batch(items...), nil).zipped }
 
 func (t *target) count(result string) {
 	t.mu.Lock()

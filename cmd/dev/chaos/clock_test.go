@@ -21,7 +21,6 @@ import (
 	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/schemas/contract"
-	"trafficd/sources/ingest"
 )
 
 const (
@@ -79,8 +78,7 @@ func (d *skewed) send(statuses ...int) {
 	}
 	body := compress.Gzip(contract.Batch(items...))
 	require.NoError(d.t, launch.Eventually(d.t.Context(), time.Minute, func() error {
-		r, err := launch.Request(d.t.Context(), http.DefaultClient, http.MethodPost, "http://"+d.API+ingest.Path, body,
-			"Authorization", "apiKey tk_skewed", "Content-Type", "application/json", "Content-Encoding", "gzip")
+		r, err := launch.Post(d.t.Context(), http.DefaultClient, "http://"+d.API, "tk_skewed", body)
 		for _, want := range statuses {
 			if err == nil && r.Status == want {
 				d.responses[want]++

@@ -61,8 +61,7 @@ func (o *observer) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	begin := time.Now()
-	r, err := launch.Request(ctx, http.DefaultClient, http.MethodGet, "http://"+o.rig.Replicas[0].API+"/mlf/v1/forecast/realtime", nil,
-		"Authorization", "apiKey "+load.APIKey(0))
+	r, err := launch.GetLayer(ctx, http.DefaultClient, "http://"+o.rig.Replicas[0].API, load.APIKey(0), "")
 	if err != nil || r.Status == http.StatusServiceUnavailable {
 		return // the daemon is not running, or not ready
 	}

@@ -22,6 +22,7 @@ import (
 
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/internal/ops"
+	"trafficd/schemas/contract"
 	"trafficd/sinks/layers"
 )
 
@@ -244,12 +245,15 @@ var Day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 // Item returns a valid measurement. batch and n identify it, even in the stores.
 func Item(n, batch int) string {
 	from := Day.Add(time.Duration(batch) * 5 * time.Minute)
-	return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"flow%d","timestampFrom":"%s","timestampTo":"%s","value":%d.5,"quality":0.75}`,
-		Detector(n), n/100, from.Format(time.RFC3339), from.Add(5*time.Minute).Format(time.RFC3339), n)
+	m := contract.Measurement{
+		DetectorCode: Detector(n), MeasureTypeCode: fmt.Sprint("flow", n/100), TimestampFrom: from, TimestampTo: from.Add(5 * time.Minute),
+		Value: json.Number(fmt.Sprint(n, ".5")), Quality: "0.75",
+	}
+	return string(m.AppendJSON(nil))
 }
 
 // BatchOf returns the body of a batch.
-func BatchOf(items ...string) string { return `{"measurements":[` + strings.Join(items, ",") + `]}` }
+func BatchOf(items ...string) string { return string(contract.Batch(items...)) }
 
 // BatchNumber returns the body of a batch of unique valid items.
 func BatchNumber(batch, size int) string {

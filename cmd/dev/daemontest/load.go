@@ -1,7 +1,6 @@
 package daemontest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,22 +17,14 @@ import (
 
 	"trafficd/cmd/dev/launch"
 	"trafficd/pipeline/lib/gunzip/compress"
-	"trafficd/sources/ingest"
+	"trafficd/schemas/contract"
 )
 
-// Response is the IngestResult of contract 5.2, or an error.
+// Response is the response to a batch: a 207 has a Result, and others have an error (contract 1.1).
 type Response struct {
-	Status     int
-	Header     http.Header
-	Accepted   int `json:"accepted"`
-	Rejected   int `json:"rejected"`
-	Rejections []struct {
-		Index int `json:"index"`
-		Error struct {
-			ErrorCode string `json:"errorCode"`
-			Parameter string `json:"parameter"`
-		} `json:"error"`
-	} `json:"rejections"`
+	Status int
+	Header http.Header
+	contract.Result
 	ErrorCode   string `json:"errorCode"`
 	Description string `json:"description"`
 }
@@ -45,32 +36,16 @@ func (d *Trafficd) Post(ctx context.Context, body, idempotencyKey string) (Respo
 
 // PostPacked sends a compressed batch with a client.
 func (d *Trafficd) PostPacked(ctx context.Context, client *http.Client, packed []byte, idempotencyKey string) (Response, error) {
-	req, err := d.Request(ctx, packed, idempotencyKey)
-	if err != nil {
-		return Response{}, err
-	}
-	r, err := client.Do(req)
-	if err != nil {
-		return Response{}, err
-	}
-	defer r.Body.Close()
-	a := Response{Status: r.StatusCode, Header: r.Header}
-	return a, json.NewDecoder(r.Body).Decode(&a)
-}
-
-// Request returns a request for a compressed batch, with Key.
-func (d *Trafficd) Request(ctx context.Context, packed []byte, idempotencyKey string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.API+ingest.Path, bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "apiKey "+Key)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Content-Encoding", "gzip")
+	var headers []string
 	if idempotencyKey != "" {
-		req.Header.Set("Idempotency-Key", idempotencyKey)
+		headers = []string{"Idempotency-Key", idempotencyKey}
 	}
-	return req, nil
+	r, err := launch.Post(ctx, client, "http://"+d.API, Key, packed, headers...)
+	if err != nil {
+		return Response{}, err
+	}
+	a := Response{Status: r.Status, Header: r.Header}
+	return a, json.Unmarshal(r.Body, &a)
 }
 
 // KeyOf returns the Idempotency-Key of a batch.

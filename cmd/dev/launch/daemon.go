@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -219,25 +218,4 @@ func (m Metrics) Sum(name string) float64 {
 		}
 	}
 	return sum
-}
-
-// Response is an HTTP response whose body was read.
-type Response struct {
-	Status int
-	Header http.Header
-	Body   []byte
-}
-
-// Request sends an HTTP request and reads the response. headers alternates names and values.
-func Request(ctx context.Context, client *http.Client, method, url string, body []byte, headers ...string) (response Response, err error) {
-	defer must.Return(&err)
-	req := must.Get(http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body)))
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	r, err := client.Do(req)
-	must.Do(err)
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	return Response{r.StatusCode, r.Header, text}, err
 }

@@ -26,6 +26,7 @@ import (
 
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/dev/needs"
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -314,7 +315,7 @@ func (s *started) checkLive(t *testing.T, streets int, changes bool) {
 	require.Len(t, found, 2)
 	ops := &launch.Daemon{Ops: found[1]}
 	speeds := func() (all []float64) {
-		status, body, err := ops.Get(t.Context(), "/mlf/v1/forecast/realtime?horizon=0")
+		status, body, err := ops.Get(t.Context(), contract.ForecastPath+"?horizon=0")
 		if err != nil || status != http.StatusOK { // the daemon is restarting
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 	"trafficd/cmd/dev/simulate/town"
 	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/lib/replace"
+	"trafficd/schemas/contract"
 )
 
 // source is the traffic to send and the registry of its detectors.
@@ -134,12 +135,12 @@ func (q *quickstart) utcOffset(now time.Time) (offset time.Duration, err error) 
 // writeSample writes a batch with a valid and an invalid item. A command in the report sends it.
 func (q *quickstart) writeSample() error {
 	hour := time.Now().UTC().Truncate(time.Hour)
-	item := func(detector string) string {
-		return fmt.Sprintf(`{"detectorCode": %q, "measureTypeCode": "speed", "timestampFrom": %q, "timestampTo": %q, "value": 48.5}`,
-			detector, hour.Add(-time.Hour).Format(time.RFC3339), hour.Format(time.RFC3339))
+	m := contract.Measurement{MeasureTypeCode: "speed", TimestampFrom: hour.Add(-time.Hour), TimestampTo: hour, Value: "48.5"}
+	var items [][]byte
+	for _, m.DetectorCode = range []string{q.source.example, "no-such-detector"} {
+		items = append(items, m.AppendJSON([]byte("\n  ")))
 	}
-	text := "{\"measurements\": [\n  " + item(q.source.example) + ",\n  " + item("no-such-detector") + "\n]}\n"
-	if err := os.WriteFile(q.path(sampleFile), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(q.path(sampleFile), append(contract.Batch(items...), '\n'), 0o644); err != nil {
 		return fmt.Errorf("cannot write the sample: %w", err)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 
 	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/lib/dial"
+	"trafficd/schemas/contract"
 )
 
 // Service is one of the daemon's endpoints.
@@ -31,8 +32,8 @@ type Service struct {
 
 // The daemon's services (contract 1 and 2).
 var (
-	Ingest   = Service{"/dataprovider/ingestion/v1/detectors/data/ingest", "ingest", "use a smaller --batch, or raise the daemon's limits"}
-	Forecast = Service{"/mlf/v1/forecast/realtime", "forecast", ""}
+	Ingest   = Service{contract.IngestPath, "ingest", "use a smaller --batch, or raise the daemon's limits"}
+	Forecast = Service{contract.ForecastPath, "forecast", ""}
 )
 
 // Config holds the settings of the connection to a daemon. Errors name them as Section, such as

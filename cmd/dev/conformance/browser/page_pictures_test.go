@@ -16,15 +16,15 @@ import (
 	"testing"
 	"time"
 
-	"trafficd/cmd/dev/daemontest"
-	"trafficd/cmd/dev/simulate/town"
-
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/daemontest"
+	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/dev/needs"
+	"trafficd/cmd/dev/simulate/town"
 	"trafficd/pipeline/lib/gunzip/compress"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
@@ -226,17 +226,8 @@ func traffic(ctx context.Context, d *daemontest.Trafficd) {
 
 // sendAs sends a batch with a key.
 func sendAs(ctx context.Context, d *daemontest.Trafficd, key string, items ...string) (status int, err error) {
-	req, err := d.Request(ctx, compress.Gzip(daemontest.BatchOf(items...)), "")
-	if err != nil {
-		return 0, err
-	}
-	req.Header.Set("Authorization", "apiKey "+key)
-	r, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	r.Body.Close()
-	return r.StatusCode, nil
+	r, err := launch.Post(ctx, http.DefaultClient, "http://"+d.API, key, compress.Gzip(daemontest.BatchOf(items...)))
+	return r.Status, err
 }
 
 func (p *tab) picture() *image.RGBA {

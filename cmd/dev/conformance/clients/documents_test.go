@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
@@ -17,8 +16,10 @@ import (
 	"trafficd/cmd/dev/conformance/foreign"
 	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/schemas/contract"
 )
 
 // TestIntegratorsPage runs the programs of schemas/openapi/integrators.md.
@@ -140,16 +141,11 @@ func TestConsumersPage(t *testing.T) {
 }
 
 // post sends a batch with the key of the integrator.
-func post(t *testing.T, d *daemontest.Trafficd, batch string) (a daemontest.Response, err error) {
+func post(t *testing.T, d *daemontest.Trafficd, batch string) (result contract.Result, err error) {
 	t.Helper()
-	request, err := d.Request(t.Context(), compress.Gzip(batch), "")
-	require.NoError(t, err)
-	request.Header.Set("Authorization", "apiKey "+daemontest.ExamplesKey)
-	response, err := http.DefaultClient.Do(request)
+	r, err := launch.Post(t.Context(), http.DefaultClient, "http://"+d.API, daemontest.ExamplesKey, compress.Gzip(batch))
 	if err != nil {
-		return a, err
+		return result, err
 	}
-	defer response.Body.Close()
-	a.Status = response.StatusCode
-	return a, json.NewDecoder(response.Body).Decode(&a)
+	return r.Result()
 }

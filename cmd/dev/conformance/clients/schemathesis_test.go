@@ -2,7 +2,6 @@ package clients
 
 import (
 	"context"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -38,7 +37,6 @@ func TestSchemathesis(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text) // testify cannot print long lines
 	}
-	response, err := post(t, d, `{"measurements":[]}`)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusMultiStatus, response.Status, "the daemon still works")
+	_, err = post(t, d, `{"measurements":[]}`)
+	require.NoError(t, err, "the daemon still works")
 }

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"trafficd/cmd/dev/daemontest"
-	"trafficd/pipeline/lib/gunzip/compress"
-
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/daemontest"
+	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/schemas/contract"
 	"trafficd/sources/ingest"
 )
 
@@ -87,7 +87,7 @@ func TestNeighboursBehindEdge(t *testing.T) {
 				return status
 			})
 			f(1, func(ctx context.Context) int {
-				status, _ := edgeRequest(ctx, http.MethodGet, "http://"+address+"/mlf/v1/forecast/realtime", "viewer", nil)
+				status, _ := edgeRequest(ctx, http.MethodGet, "http://"+address+contract.ForecastPath, "viewer", nil)
 				time.Sleep(25 * time.Millisecond)
 				return status
 			})

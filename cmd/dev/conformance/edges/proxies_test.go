@@ -16,6 +16,7 @@ import (
 	"trafficd/cmd/dev/conformance/foreign"
 	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/launch"
+	"trafficd/schemas/contract"
 )
 
 // edges are the shipped configurations of proxies.
@@ -74,7 +75,7 @@ func TestStrictEdge(t *testing.T) {
 	// 503 from HAProxy.
 	statuses := func() (list []int) {
 		for i := range 16 {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/mlf/v1/forecast/realtime", nil)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+contract.ForecastPath, nil)
 			require.NoError(t, err)
 			req.Header.Set("Authorization", fmt.Sprintf("apiKey client-%d", i))
 			r, err := http.DefaultClient.Do(req)
@@ -108,7 +109,7 @@ func TestAddressBehindEdge(t *testing.T) {
 		d.Await(http.StatusOK)
 		address, _ := start(t, []*daemontest.Trafficd{d, d})
 		d.Eventually(func() bool {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/xroute/ws/XRoute?WSDL", nil)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+contract.RoutingPath+"?WSDL", nil)
 			require.NoError(t, err)
 			req.Header.Set("X-Forwarded-Proto", "https")
 			req.Header.Set("X-Forwarded-Host", "elsewhere.example.org")

@@ -2,7 +2,6 @@ package observability
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -13,7 +12,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -33,9 +31,10 @@ import (
 
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/dev/simulate/town"
+	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
-	"trafficd/sources/ingest"
 	"trafficd/sources/routing"
 )
 
@@ -111,33 +110,23 @@ func (d *daemon) load() {
 
 // send sends a batch. The outcome does not matter.
 func (d *daemon) send(ctx context.Context, client *http.Client) {
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	now := time.Now().UTC()
+	var items [][]byte
+	now := time.Now()
 	for i := range d.items.Load() {
-		open, code, value := ",", "D1", i
+		code, value := "D1", i
 		if i == 0 {
-			open, value = `{"measurements":[`, d.value.Load()
+			value = d.value.Load()
 		}
 		if i%2 == 0 && d.unknown.Load() {
 			code = "D3"
 		}
-		from := now.Add(-time.Duration(i) * time.Second).Format(time.RFC3339Nano)
-		fmt.Fprintf(z, `%s{"detectorCode":%q,"measureTypeCode":"flow","timestampFrom":%q,"timestampTo":%q,"value":%d}`, open, code, from, from, value)
+		at := now.Add(-time.Duration(i) * time.Second)
+		m := contract.Measurement{
+			DetectorCode: code, MeasureTypeCode: "flow", TimestampFrom: at, TimestampTo: at, Value: json.Number(strconv.FormatInt(value, 10)),
+		}
+		items = append(items, m.AppendJSON(nil))
 	}
-	_, _ = io.WriteString(z, "]}") // to memory
-	_ = z.Close()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url()+ingest.Path, &packed)
-	if err != nil {
-		return
-	}
-	req.Header.Set("Authorization", "apiKey "+d.name)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Content-Encoding", "gzip")
-	if response, err := client.Do(req); err == nil {
-		_, _ = io.Copy(io.Discard, response.Body)
-		_ = response.Body.Close()
-	}
+	_, _ = launch.Post(ctx, client, d.url(), d.name, compress.Gzip(contract.Batch(items...)))
 }
 
 // url returns the base URL for clients.

@@ -33,8 +33,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"trafficd/cmd/internal/client"
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/schemas/contract"
 )
 
 // BatchLimit is the maximum number of items that the daemon examines in a batch (contract 1.2).
@@ -100,7 +100,7 @@ type Tally struct {
 // Example is one rejected item.
 type Example struct {
 	Position measurement.Position
-	Error    ItemError
+	Error    contract.ItemError
 }
 
 // Sender sends one input.
@@ -317,33 +317,19 @@ func (s *Sender) settle(b *batch, resp *response) error {
 
 type rejectedItem struct {
 	Item json.RawMessage `json:"item"`
-	rejection
+	contract.Rejection
 	BatchID string `json:"batchId"`
 	Row     int64  `json:"row"`
 	Line    int64  `json:"line,omitempty"`
 }
 
-// response is a 207 response (contract 5.2).
+// response is a 207 response.
 type response struct {
-	Accepted   int         `json:"accepted"`
-	Rejected   int         `json:"rejected"`
-	Rejections []rejection `json:"rejections"`
+	contract.Result
 
 	batchID    string
 	replayed   bool // whether this is the stored result of an earlier attempt
 	duplicates int64
-}
-
-type rejection struct {
-	Index int       `json:"index"`
-	Error ItemError `json:"error"`
-}
-
-// ItemError is the daemon's reason for rejecting an item.
-type ItemError struct {
-	Description string `json:"description"`
-	ErrorCode   string `json:"errorCode"`
-	Parameter   string `json:"parameter"`
 }
 
 // maxResponse is the maximum size of a response in bytes. A response with 140,000 rejections is
@@ -354,22 +340,28 @@ var errInvalidResponse = errors.New("inconsistent response; check that --url poi
 
 // post sends a packed batch once. The error is a *client.Error for a status other than 207. After
 // any other error, the batch may have been accepted; repeating the same request is safe.
-func (s *Sender) post(ctx context.Context, b *batch) (a *response, err error) {
-	defer must.Return(&err)
-	req := must.Get(s.client.NewRequest(ctx, http.MethodPost, bytes.NewReader(b.packed.Bytes())))
+func (s *Sender) post(ctx context.Context, b *batch) (*response, error) {
+	req, err := s.client.NewRequest(ctx, http.MethodPost, bytes.NewReader(b.packed.Bytes()))
+	if err != nil {
+		return nil, err
+	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Content-Encoding", "gzip")
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("Idempotency-Key", b.key)
 	resp, err := s.client.Do(req)
-	must.Do(err)
+	if err != nil {
+		return nil, err
+	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusMultiStatus {
 		return nil, s.client.ReadError(resp)
 	}
-	a = &response{batchID: resp.Header.Get("Batch-Id"), replayed: resp.Header.Get("Idempotent-Replay") == "true"}
+	a := &response{batchID: resp.Header.Get("Batch-Id"), replayed: resp.Header.Get("Idempotent-Replay") == "true"}
 	a.duplicates, _ = strconv.ParseInt(resp.Header.Get("Duplicate-Items"), 10, 64) // absent: none
-	must.Do(json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(a), "cannot read the response")
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(&a.Result); err != nil {
+		return nil, fmt.Errorf("cannot read the response: %w", err)
+	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection is reused
 	if a.Accepted+a.Rejected != b.len() || a.Rejected != len(a.Rejections) {
 		return nil, fmt.Errorf("%w: %d items, %d accepted, %d rejected, %d rejections",

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/chaos/internal/ledger"
+	"trafficd/schemas/contract"
 )
 
 // moments returns the times around which items start. They spread the items over several partitions
@@ -61,7 +63,7 @@ func (g *generator) batch(maxItems int) *batch {
 		}
 		b.items, texts = append(b.items, item), append(texts, text)
 	}
-	b.body = `{"measurements":[` + strings.Join(texts, ",") + `]}`
+	b.body = string(contract.Batch(texts...))
 	return b
 }
 
@@ -94,16 +96,17 @@ func (g *generator) item() ledger.Item {
 }
 
 func (g *generator) text(i ledger.Item) string {
-	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
-	t := fmt.Sprintf(`{"detectorCode":%q,"measureTypeCode":%q,"timestampFrom":%q,"timestampTo":%q,"value":%v`,
-		i.Detector, i.Type, at(i.From), at(i.To), i.Value)
-	if !math.IsNaN(i.Quality) {
-		return t + fmt.Sprintf(`,"quality":%v}`, i.Quality)
+	number := func(v float64) json.Number { return json.Number(fmt.Sprint(v)) }
+	m := contract.Measurement{
+		DetectorCode: i.Detector, MeasureTypeCode: i.Type, TimestampFrom: time.Unix(0, i.From), TimestampTo: time.Unix(0, i.To), Value: number(i.Value),
 	}
-	if g.rng.IntN(2) == 0 {
-		return t + `,"quality":null}`
+	switch {
+	case !math.IsNaN(i.Quality):
+		m.Quality = number(i.Quality)
+	case g.rng.IntN(2) == 0:
+		m.Quality = "null"
 	}
-	return t + `}`
+	return string(m.AppendJSON(nil))
 }
 
 type fault struct {
@@ -127,22 +130,11 @@ var badItems = []fault{
 	{"DUPLICATE_FIELD", ".value", replace(`"value":`, `"value":1,"value":`)},
 }
 
-// result is an IngestResult (contract 5.2) and the headers of its response.
+// result is a result and the headers of its response.
 type result struct {
-	Accepted   int         `json:"accepted"`
-	Rejected   int         `json:"rejected"`
-	Rejections []rejection `json:"rejections"`
-
+	contract.Result
 	batchID  string
 	replayed bool
-}
-
-type rejection struct {
-	Index int `json:"index"`
-	Error struct {
-		Code      string `json:"errorCode"`
-		Parameter string `json:"parameter"`
-	} `json:"error"`
 }
 
 // same reports whether r and o are equal, ignoring Idempotent-Replay.
@@ -158,8 +150,8 @@ func (b *batch) compare(got *result) string {
 	}
 	for _, r := range got.Rejections {
 		f, bad := b.faults[r.Index]
-		if want := fmt.Sprintf("measurements[%d]%s", r.Index, f.field); !bad || r.Error.Code != f.code || r.Error.Parameter != want {
-			return fmt.Sprintf("item %d: rejected as %s %s, want %s %s", r.Index, r.Error.Code, r.Error.Parameter, f.code, want)
+		if want := fmt.Sprintf("measurements[%d]%s", r.Index, f.field); !bad || r.Error.ErrorCode != f.code || r.Error.Parameter != want {
+			return fmt.Sprintf("item %d: rejected as %s %s, want %s %s", r.Index, r.Error.ErrorCode, r.Error.Parameter, f.code, want)
 		}
 	}
 	if got.batchID == "" {

@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -28,8 +27,8 @@ import (
 
 // Config describes the load.
 type Config struct {
-	Endpoints []string // URLs of the replicas
-	Balancer  string   // URL of their load balancer; empty = none
+	Endpoints []string // base URLs of the replicas
+	Balancer  string   // base URL of their load balancer; empty = none
 	Clients   int
 	Detectors int           // per client
 	Items     int           // per batch, at most
@@ -209,8 +208,7 @@ func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err e
 // send posts a batch once. If it returns an error other than a *statusError, the batch may have
 // been accepted.
 func (c *client) send(ctx context.Context, endpoint string, b *batch) (*result, error) {
-	r, err := launch.Request(ctx, &c.http, http.MethodPost, endpoint, compress.Gzip(b.body), "Authorization", "apiKey "+c.apiKey,
-		"Content-Type", "application/json", "Content-Encoding", "gzip", "Idempotency-Key", b.key)
+	r, err := launch.Post(ctx, &c.http, endpoint, c.apiKey, compress.Gzip(b.body), "Idempotency-Key", b.key)
 	if err != nil {
 		return nil, err
 	}
@@ -218,5 +216,6 @@ func (c *client) send(ctx context.Context, endpoint string, b *batch) (*result, 
 		return nil, &statusError{r.Status, bytes.TrimSpace(r.Body)}
 	}
 	got := &result{batchID: r.Header.Get("Batch-Id"), replayed: r.Header.Get("Idempotent-Replay") == "true"}
-	return got, json.Unmarshal(r.Body, got)
+	got.Result, err = r.Result()
+	return got, err
 }

@@ -97,17 +97,14 @@ func (r *Rig) Close() (err error) {
 
 func (r *Rig) path(name string) string { return filepath.Join(r.cfg.Dir, name) }
 
-// Endpoints returns the URLs that clients post to: one for each replica, through its wire, and that
-// of the load balancer, or an empty string if there is none.
+// Endpoints returns the base URLs of the replicas, through their wires, and that of the load
+// balancer, or an empty string if there is none.
 func (r *Rig) Endpoints() (replicas []string, balancer string) {
-	at := func(address string) string {
-		return "http://" + address + "/dataprovider/ingestion/v1/detectors/data/ingest"
-	}
 	for _, w := range r.ClientWires {
-		replicas = append(replicas, at(w.Address))
+		replicas = append(replicas, "http://"+w.Address)
 	}
 	if r.Edge != nil {
-		balancer = at(r.Edge.Address)
+		balancer = "http://" + r.Edge.Address
 	}
 	return replicas, balancer
 }
