@@ -13,8 +13,7 @@ import (
 
 // TestDrainUnderLoad checks promise 8: after SIGTERM under load, the daemon exits with 0. Requests
 // in progress and requests within the drain grace get a 207. Later ones get a 503, or are refused
-// when they connect; no connection is reset. Batches that got a 207 are in both stores after the
-// next start.
+// or reset when they connect. Batches that got a 207 are in both stores after the next start.
 func TestDrainUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.Set("api.drain_grace=500ms", "shutdown_timeout=20s")

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // conn is a client's connection. Its Close ensures that the client receives the response even if
@@ -33,7 +31,6 @@ type conn struct {
 
 	expecting   *exchange // exchange of a request that waits for its 100 Continue
 	http2       bool      // the first bytes were http2Preface
-	joined      joined
 	read, write deadline
 	began       time.Time // start of the last response; zero if the listener rejected the connection
 	written     int64     // bytes of the last response that were written
@@ -85,7 +82,7 @@ func (c *conn) Write(p []byte) (n int, err error) {
 		}
 		if err = c.write.apply(c.Conn.SetWriteDeadline); err == nil {
 			var piece int
-			piece, err = c.joined.write(c.Conn, p[n:min(len(p), n+writePiece)])
+			piece, err = c.Conn.Write(p[n:min(len(p), n+writePiece)])
 			n, c.written = n+piece, c.written+int64(piece)
 		}
 	}
@@ -185,53 +182,4 @@ func (d *deadline) apply(set func(time.Time) error) error {
 		d.socket = d.wanted.Add(slack)
 	}
 	return set(d.socket)
-}
-
-// joined saves a system call for large responses, which fasthttp writes in two parts: a buffer with
-// the header and the beginning of the body, and then the rest of the body. joined holds the first
-// part back and writes both together.
-type joined struct {
-	wanted bool   // the next write will be followed by another one
-	held   []byte // data of the first write
-
-	parts [2][]byte // arguments of the joint write
-	both  net.Buffers
-}
-
-// writeBuffer is the size of fasthttp's write buffer for each connection. If a body has at least
-// largeBody bytes, more than writeBuffer bytes of it do not fit in the buffer after the header.
-const (
-	writeBuffer = 4 << 10
-	largeBody   = 2 * writeBuffer
-)
-
-// want decides whether to join the writes of a response, before fasthttp writes it.
-func (j *joined) want(ctx *fasthttp.RequestCtx) {
-	status := ctx.Response.StatusCode()
-	if ctx.IsHead() || status == fasthttp.StatusNotModified || status == fasthttp.StatusNoContent {
-		j.wanted = false
-		return
-	}
-	size := ctx.Response.Header.ContentLength()
-	if !ctx.Response.IsBodyStream() {
-		size = len(ctx.Response.Body())
-	}
-	j.wanted = size >= largeBody
-}
-
-func (j *joined) write(to net.Conn, p []byte) (int, error) {
-	switch {
-	case j.wanted:
-		j.wanted = false
-		j.held = append(j.held[:0], p...)
-		return len(p), nil
-	case len(j.held) == 0:
-		return to.Write(p)
-	}
-	j.parts = [2][]byte{j.held, p}
-	j.both = j.parts[:]
-	total, err := j.both.WriteTo(to)
-	n := int(total) - len(j.held)
-	j.held, j.parts = j.held[:0], [2][]byte{} // an idle connection keeps no response in memory
-	return max(0, n), err
 }

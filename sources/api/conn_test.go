@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -352,4 +353,55 @@ func TestPlainRequestToTLS(t *testing.T) {
 	p := dial(t, s).send(post + good + "Content-Length: 500000\r\n\r\n" + strings.Repeat("x", 500_000))
 	requireError(t, p.response(), 400, contract.InvalidParameter)
 	p.ended()
+}
+
+// TestResponsesOfAllSizes checks that responses of all sizes arrive complete and in order, to
+// single and to pipelined requests, and also if their body is not sent.
+func TestResponsesOfAllSizes(t *testing.T) {
+	sizes := []int{0, 1, 100, 4095, 4096, 4097, 80_000, writePiece, writePiece + 1, 3 << 20, 5, 8192}
+	p := &probe{serve: func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		size, err := ctx.QueryArgs().GetUint("size")
+		body := []byte(strings.Repeat("x", size))
+		switch string(ctx.QueryArgs().Peek("as")) {
+		case "stream":
+			ctx.Response.SetBodyStream(bytes.NewReader(body), size)
+		case "unchanged":
+			ctx.Response.SetBodyRaw(body)
+			ctx.SetStatusCode(fasthttp.StatusNotModified)
+		default:
+			ctx.Response.SetBodyRaw(body)
+		}
+		return 0, err
+	}}
+	s := start(t, p, nil)
+	c := dial(t, s)
+	type request struct{ method, as, text string }
+	var list []request
+	var all strings.Builder
+	for _, size := range sizes {
+		for _, r := range []request{{"GET", "raw", ""}, {"GET", "stream", ""}, {"HEAD", "raw", ""}, {"GET", "unchanged", ""}, {"HEAD", "stream", ""}} {
+			r.text = r.method + " /base/map?size=" + strconv.Itoa(size) + "&as=" + r.as + " HTTP/1.1\r\n" + good + "\r\n"
+			list = append(list, r)
+			all.WriteString(r.text)
+		}
+	}
+	expect := func(i int) {
+		t.Helper()
+		resp := c.responseTo(list[i].method)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		want := sizes[i/5]
+		if list[i].method == "HEAD" || list[i].as == "unchanged" {
+			want = 0
+		}
+		require.Equal(t, want, len(body), list[i].text)
+	}
+	for i, r := range list {
+		c.send(r.text)
+		expect(i)
+	}
+	go func() { _, _ = io.WriteString(c, all.String()) }()
+	for i := range list {
+		expect(i)
+	}
 }

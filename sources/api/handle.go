@@ -58,7 +58,6 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	took := s.account(x, ctx, code)
 	c.beginResponse(x.start.Add(took))
-	c.joined.want(ctx)
 	x.free()
 }
 

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -39,8 +38,7 @@ type listener struct {
 	perAddress map[netip.Prefix]int // number of elements in silent
 	clients    *fair.Shares         // open connections that are not in silent, by contract.Client.Owner
 
-	surplus  chan struct{} // a token for each connection that is being rejected
-	ignoring atomic.Bool   // ignoreNew has been called
+	surplus chan struct{} // a token for each connection that is being rejected
 }
 
 func newListener(l net.Listener, tls *tls.Config, cfg Config, log zerolog.Logger) *listener {
@@ -63,9 +61,6 @@ func (l *listener) Accept() (net.Conn, error) {
 			l.log.Error().Err(err).Msg("cannot accept a connection; will retry")
 			time.Sleep(acceptPause)
 			continue
-		}
-		if l.ignoring.Load() {
-			_ = heed(raw) // fails only if the connection is closed
 		}
 		c := l.wrap(raw)
 		if l.enter(c) {

@@ -53,7 +53,6 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 		StreamRequestBody:            true,
 		DisablePreParseMultipartForm: true,
 		ReadBufferSize:               cfg.MaxHeaderBytes,
-		WriteBufferSize:              writeBuffer,
 		ReadTimeout:                  cfg.HeaderTimeout,
 		IdleTimeout:                  cfg.IdleTimeout,        // WriteTimeout: see conn.Write
 		Concurrency:                  2 * cfg.MaxConnections, // evicted connections are not closed immediately
@@ -72,7 +71,7 @@ func (s *Server) Start() error {
 		return err
 	}
 	config := net.ListenConfig{Control: limitUnsent}
-	config.SetMultipathTCP(false) // Multipath TCP does not support ignoreNew
+	config.SetMultipathTCP(false) // older kernels do not support limitUnsent with it
 	l, err := config.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {
 		s.certificate.close()
@@ -101,15 +100,10 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // after Stop, otherwise the error.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// emptyQueue is how long the server accepts connections from the listener's queue while it ignores
-// new ones. Closing the listener resets those still in the queue, whose clients would not know
-// whether their requests were accepted.
-const emptyQueue = 200 * time.Millisecond
-
 // Stop first continues to serve new requests for the drain grace, even on new connections, because
 // load balancers notice a shutdown late, but closes each connection after its response. Then it
-// stops accepting connections, without resetting any, responds to new requests with 503, and lets
-// the requests in progress finish. When ctx is done, it closes the connections that are still busy
+// stops accepting connections, responds to new requests with 503, and lets the requests in progress
+// finish. When ctx is done, it closes the connections that are still busy
 // and returns an error with their number.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {
@@ -118,11 +112,6 @@ func (s *Server) Stop(ctx context.Context) error {
 	defer s.certificate.close()
 	s.draining.Store(true)
 	s.wait(ctx, s.cfg.DrainGrace)
-	s.listener.ignoring.Store(true)
-	if err := ignoreNew(s.listener.Listener); err != nil {
-		s.log.Warn().Err(err).Msg("cannot ignore new connections before the listener is closed: some may be reset")
-	}
-	s.wait(ctx, emptyQueue)
 	s.rejecting.Store(true)
 	_ = s.listener.Close()
 	<-s.done

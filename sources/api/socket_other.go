@@ -11,12 +11,6 @@ import (
 // read.
 func limitUnsent(string, string, syscall.RawConn) error { return nil }
 
-// ignoreNew does nothing, so closing the listener resets the connections in its queue.
-func ignoreNew(net.Listener) error { return nil }
-
-// heed does nothing, because ignoreNew does nothing.
-func heed(net.Conn) error { return nil }
-
 // gone returns false: a client that has closed its connection is noticed when the response is
 // written.
 func gone(net.Conn) bool { return false }

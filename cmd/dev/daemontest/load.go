@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"sync"
@@ -67,8 +68,11 @@ type Load struct {
 // NeverFails reports that the clients of a Load expect no error before a response.
 func NeverFails(error) bool { return false }
 
-// MayBeRefused reports whether an error is that of a daemon that does not run.
-func MayBeRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+// MayBeRefused reports whether an error is that of a daemon that does not run, or that stops before
+// it has accepted the connection.
+func MayBeRefused(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
+}
 
 // MayBeCut reports that the clients of a Load expect any error before a response.
 func MayBeCut(error) bool { return true }
