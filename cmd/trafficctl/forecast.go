@@ -142,9 +142,9 @@ id, or by the brokers after --transaction-timeout. Only one publisher can use a
 transactional ID at a time: a second publisher aborts the transaction of the first, which
 then fails. On brokers with access control, the user needs write permission for this id.
 
-Other producers have the same guarantee if each publication is one transaction with a
-separate producer epoch. Without transactions, the daemon waits for a short pause in
-the topic and may show a part of a publication (see forecasts.kafka.quiet).
+All records are written to one partition, because the daemon shows a transaction on
+several partitions partition by partition. Other producers have the same guarantee if
+they do the same.
 
 --tombstone-missing reads the topic first and removes the streets that are not in the
 file. It rejects a file with invalid records, because their streets would be removed.
@@ -157,7 +157,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			if cfg.SASL.Mechanism != "" {
 				cfg.SASL.Password = os.Getenv(envPassword)
 			}
-			if err := cfg.Validate(); err != nil {
+			if err := cfg.Validate("kafka."); err != nil {
 				return errors.New(kafkaFlags.Replace(err.Error()))
 			}
 			if options.Timeout < time.Second {
@@ -187,7 +187,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			})
 			display.end()
 			if err != nil && cmd.Context().Err() == nil {
-				if cause := cfg.CheckTopic(cmd.Context(), true); cause != nil {
+				if cause := forecasts.CheckTopic(cmd.Context(), cfg, true); cause != nil {
 					err = fmt.Errorf("%w\n%s", err, kafkaFlags.Replace(cause.Error()))
 				}
 			}

@@ -171,7 +171,7 @@ func TestForecastEndToEnd(t *testing.T) {
 func feedOf(t *testing.T, brokers []string, layer *layers.Layer) *forecasts.Forecasts {
 	t.Helper()
 	cfg := forecasts.DefaultConfig()
-	cfg.Feed, cfg.Kafka.Brokers, cfg.Kafka.Interval = forecasts.FeedKafka, brokers, 20*time.Millisecond
+	cfg.Feed, cfg.Kafka.Brokers = forecasts.FeedKafka, brokers
 	feed, err := forecasts.New(cfg, layer, zerolog.New(zerolog.NewTestWriter(t)))
 	require.NoError(t, err)
 	feed.Start(context.Background())

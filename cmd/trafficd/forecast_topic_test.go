@@ -97,8 +97,7 @@ func TestDeadForecastProducer(t *testing.T) {
 	}}})
 	require.NoError(t, err)
 	require.NoError(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: []byte("1:1"), Value: value, Timestamp: start}).FirstErr())
-	d := newProcess(t, "layers.stale=refuse", "forecasts.feed=kafka", "forecasts.kafka.brokers="+k.Brokers[0], "forecasts.kafka.topic="+topic,
-		"forecasts.kafka.interval=50ms")
+	d := newProcess(t, "layers.stale=refuse", "forecasts.feed=kafka", "forecasts.kafka.brokers="+k.Brokers[0], "forecasts.kafka.topic="+topic)
 	d.keys(keyEntry("map", "forecast", "UTC"))
 	d.start()
 	d.Eventually(func() bool { return d.Metric("trafficd_layers_builds_total") > 0 }, "a first layer")
@@ -119,8 +118,8 @@ func followTopic(t *testing.T, brokers []string, topic string) *process {
 	t.Helper()
 	d := newProcess(t)
 	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"))
-	d.Set("forecasts.feed=kafka", "forecasts.kafka.brokers="+brokers[0], "forecasts.kafka.topic="+topic, "forecasts.kafka.interval=50ms",
-		"forecasts.kafka.fetch_bytes=16384", "forecasts.kafka.metadata_max_age=1s")
+	d.Set("forecasts.feed=kafka", "forecasts.kafka.brokers="+brokers[0], "forecasts.kafka.topic="+topic,
+		"forecasts.kafka.metadata_max_age=1s")
 	return d.start()
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/lib/watch"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
@@ -19,7 +20,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = (deep || c.Feed == FeedFile) && c.Validate() == nil
 	switch c.Feed {
 	case FeedKafka:
-		if err := c.Kafka.CheckTopic(ctx, deep); err != nil {
+		if err := CheckTopic(ctx, c.Kafka, deep); err != nil {
 			return err
 		}
 	case FeedFile:
@@ -34,12 +35,14 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	if !deep || c.Feed == "" {
 		return nil
 	}
-	c.File.Settle = 0 // read a new file too
 	f, err := New(c, discard{}, zerolog.Nop())
 	if err != nil {
 		return err
 	}
 	defer f.feed.close()
+	if file, ok := f.feed.(*fileFeed); ok {
+		file.file = watch.NewFile(c.File.Path, 0, c.MaxBytes) // reads a new file too
+	}
 	_, err = f.feed.check(ctx)
 	if err == nil || errors.Is(err, watch.ErrUnchanged) || errors.Is(err, errTopicWritten) {
 		return nil
@@ -47,10 +50,10 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	return fmt.Errorf("%s: %w", c.Feed, err)
 }
 
-// CheckTopic is like Check, with section "kafka.", but also returns an error if the topic does not
-// exist or is not compacted.
-func (c KafkaConfig) CheckTopic(ctx context.Context, deep bool) error {
-	t, err := c.Check(ctx, "kafka.", deep)
+// CheckTopic is like dial.Kafka.Check with section "kafka.", but also returns an error if the topic
+// does not exist or is not compacted.
+func CheckTopic(ctx context.Context, k dial.Kafka, deep bool) error {
+	t, err := k.Check(ctx, "kafka.", deep)
 	policy := t.Config["cleanup.policy"]
 	switch {
 	case err != nil || !deep:

@@ -52,9 +52,7 @@ func TestTopicCompacted(t *testing.T) {
 		}
 		want = append(want, fmt.Sprintf("%d:1 %d%s", i, speed, otherSpeeds))
 	}
-	cfg := topicConfig("f", k.Brokers...)
-	cfg.Kafka.FetchBytes = 16 << 10 // less than a batch, so that a response may hold only the end of a batch
-	_, layer := run(t, cfg)
+	_, layer := run(t, topicConfig("f", k.Brokers...), smallResponses) // a response may hold only the end of a batch
 	require.True(t, eventually(func() bool { return layer.shown() != nil }))
 	require.ElementsMatch(t, append(want, "1000:1 4"+otherSpeeds), layer.shown())
 }
@@ -105,7 +103,9 @@ func TestEmptyControlBatch(t *testing.T) {
 			Offset: 6, Key: protocol.NewBytes([]byte("1:1")), Value: protocol.NewBytes(value(t, street(1, 1, 10))),
 		})},
 	}
-	require.NoError(t, feed.takeAll(0, &fetching.ResponsePartition{RecordSet: protocol.RecordSet{Records: &protocol.RecordStream{Records: batches}}}))
-	require.EqualValues(t, 7, feed.next[0])
+	p := &partition{open: map[int64]bool{1: true}}
+	require.NoError(t, feed.takeAll(0, p, &fetching.ResponsePartition{RecordSet: protocol.RecordSet{Records: &protocol.RecordStream{Records: batches}}}))
+	require.EqualValues(t, 7, p.next)
+	require.Empty(t, p.open)
 	require.Len(t, layer.put, 1)
 }

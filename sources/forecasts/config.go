@@ -17,8 +17,8 @@ type Config struct {
 	Feed string `setting:"feed"` // source of the forecasts: kafka, file or clickhouse; empty: no forecasts
 	// A compacted topic, if feed is kafka: each key is street:fromnode, each value a StreetForecast
 	// message.
-	Kafka KafkaConfig `setting:"kafka"`
-	File  FileConfig  `setting:"file"` // A file that is replaced as a whole, if feed is file; it may be gzip-compressed.
+	Kafka dial.Kafka `setting:"kafka"`
+	File  FileConfig `setting:"file"` // A file that is replaced as a whole, if feed is file; it may be gzip-compressed.
 	// A query that returns forecast periods in any order, if feed is clickhouse. Its columns,
 	// matched by name, are street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed,
 	// flow and updated.
@@ -32,24 +32,10 @@ type Config struct {
 	MaxSpeed float64 `setting:"max_speed"` // highest plausible speed; periods with a higher valid speed are dropped
 }
 
-// KafkaConfig holds the settings of a topic.
-type KafkaConfig struct {
-	dial.Kafka      `setting:",squash"`
-	Interval        time.Duration `setting:"interval"`         // time between polls
-	FetchBytes      int           `setting:"fetch_bytes"`      // maximum size of a fetch response, before decompression
-	Quiet           time.Duration `setting:"quiet"`            // time without new records before updates outside transactions are shown
-	QuietWait       time.Duration `setting:"quiet_wait"`       // maximum wait for such a pause, after which updates are shown anyway
-	TransactionWait time.Duration `setting:"transaction_wait"` // maximum wait for a transaction to be committed in all partitions
-}
-
 // FileConfig holds the settings of a watched file.
 type FileConfig struct {
 	Path   string `setting:"path"`   // path of the file
 	Format string `setting:"format"` // protobuf, json or ndjson; empty: derived from the file's name
-	// time between checks for changes that the operating system does not report, as on network file
-	// systems
-	Recheck time.Duration `setting:"recheck"`
-	Settle  time.Duration `setting:"settle"` // how long the file must be unmodified before it is read
 }
 
 // Values of Config.Feed.
@@ -67,15 +53,10 @@ const (
 	FormatNDJSON   = "ndjson"
 )
 
-// DefaultConfig returns the default settings, without a feed. A topic is polled every second so
-// that maps do not lag visibly. A query is polled less often, because each poll costs a scan.
+// DefaultConfig returns the default settings, without a feed.
 func DefaultConfig() Config {
 	return Config{
-		Kafka: KafkaConfig{
-			Kafka: dial.DefaultKafka("forecasts"), Interval: time.Second, FetchBytes: 4 << 20,
-			Quiet: 100 * time.Millisecond, QuietWait: 2 * time.Second, TransactionWait: time.Minute,
-		},
-		File:       FileConfig{Recheck: time.Minute, Settle: 500 * time.Millisecond},
+		Kafka:      dial.DefaultKafka("forecasts"),
 		ClickHouse: dial.ClickHouseQuery{Interval: time.Minute, Timeout: 30 * time.Second},
 		Limits:     shrink.DefaultLimits(),
 		MaxBytes:   256 << 20,
@@ -108,7 +89,7 @@ func (c Config) Validate() error {
 	case "":
 		return general
 	case FeedKafka:
-		return errors.Join(general, c.Kafka.Validate())
+		return errors.Join(general, c.Kafka.Validate("kafka."))
 	case FeedFile:
 		return errors.Join(general, c.File.validate())
 	case FeedClickHouse:
@@ -117,28 +98,10 @@ func (c Config) Validate() error {
 	return errors.Join(general, settings.Check(false, "feed is %q, must be kafka, file, clickhouse or empty (no forecasts)", c.Feed))
 }
 
-// Validate returns an error for each invalid setting, joined.
-func (c KafkaConfig) Validate() error {
-	return errors.Join(
-		c.Kafka.Validate("kafka."),
-		settings.Within("kafka.interval", c.Interval, 10*time.Millisecond, time.Hour,
-			"every poll costs a request per partition; a longer interval delays map updates"),
-		settings.Within("kafka.fetch_bytes", c.FetchBytes, 16<<10, 256<<20,
-			"smaller responses need too many requests, and larger ones need too much memory"),
-		settings.Within("kafka.quiet", c.Quiet, 10*time.Millisecond, time.Minute,
-			"a shorter time may end during a publication, and a longer one delays map updates"),
-		settings.Within("kafka.quiet_wait", c.QuietWait, 0, time.Hour, "a longer wait delays map updates"),
-		settings.Within("kafka.transaction_wait", c.TransactionWait, 0, time.Hour, "a longer wait delays map updates"),
-	)
-}
-
 func (f FileConfig) validate() error {
 	return errors.Join(
 		settings.Check(f.Path != "", "file.path must be set to the file with the forecasts"),
 		settings.Check(slices.Contains([]string{"", FormatProtobuf, FormatJSON, FormatNDJSON}, f.Format),
 			"file.format is %q, must be protobuf, json, ndjson or empty (derived from the file's name)", f.Format),
-		settings.Within("file.recheck", f.Recheck, time.Second, time.Hour, "a longer interval delays the detection of changes"),
-		settings.Within("file.settle", f.Settle, 10*time.Millisecond, time.Minute,
-			"with a shorter time, half-written files may be read; a longer one delays new forecasts"),
 	)
 }

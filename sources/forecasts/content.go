@@ -30,11 +30,14 @@ func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, err
 	return func(yield func(Record, error) bool) {
 		emit := func(position string, text []byte) error {
 			r := Record{Position: position}
+			parse := parseJSON
 			if format == FormatProtobuf {
-				r.Forecast, r.Remarks, r.Err = parseProtobuf(text, maxSpeed)
-			} else {
-				r.Forecast, r.Remarks, r.Err = parseJSON(text, maxSpeed)
+				parse = parseProtobuf
 			}
+			r.Err = attempt(func() (err error) {
+				r.Forecast, r.Remarks, err = parse(text, maxSpeed)
+				return err
+			})
 			if r.Err != nil {
 				r.Forecast = nil
 			}

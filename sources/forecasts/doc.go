@@ -24,11 +24,17 @@
 //	                                     higher partition
 //	batch over 256 MiB, decompressed   reading of the partition stops; the readiness check reports it
 //	topic larger than max_bytes        records of new streets are skipped, to bound memory
+//	record at which the daemon panics  skipped, counted and reported like an invalid one
 //
-// kafka-go decompresses all batches of a response before it returns any, and has no limit for their
-// sum. Producers of the topic could exhaust the daemon's memory, so they must be trusted.
+// kafka-go decompresses all batches of a response before it returns any. A response has at most
+// fetchBytes, or one larger batch, but nothing limits the sum of its batches after decompression.
+// Producers of the topic could exhaust the daemon's memory, so they must be trusted.
 //
 // # Topics
+//
+// A publication is a transaction on one partition, and is read to its end before it is shown. If it
+// is in several partitions, each may be shown without the others. Records without a transaction are
+// shown at the end of the poll that reads them.
 //
 // A topic that was deleted and recreated is read from its beginning, and then replaces the whole
 // layer. It is recognised by its ID, which brokers have reported since Kafka 2.8, or because it
@@ -36,8 +42,7 @@
 // read to its end. If an unclean leader election loses records and their offsets are reused before
 // the next poll, the loss is not detected.
 //
-// Records of a transaction are used only after it has been committed. An open transaction delays
-// the records after it in its partition: its first record counts as the end of the partition. If
-// the topic has no other records, the first layer is not published until the transaction ends.
-// Readers see each publication as a whole; see type cut.
+// An open transaction delays the records after it in its partition: its first record counts as the
+// end of the partition. If the topic has no other records, the first layer is not published until
+// the transaction ends.
 package forecasts

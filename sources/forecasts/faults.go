@@ -2,6 +2,7 @@ package forecasts
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,18 @@ type faults struct {
 	outOfRange bool // a record was skipped because of ErrOutOfRange
 	nextLog    time.Time
 	unlogged   int // faults since the last one that was logged
+}
+
+// attempt calls use, which processes one record, and returns its error. A panic becomes an error
+// too, so that one record that reveals a defect of this program stops neither the feed nor the
+// daemon, which would read it again after each restart.
+func attempt(use func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cannot process the record, because of a defect in trafficd: panic: %v", r)
+		}
+	}()
+	return use()
 }
 
 // reset discards all faults and their counts, before content is read from its beginning.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"time"
 
@@ -19,83 +20,85 @@ import (
 
 const readCommitted = 1
 
-// fetch reads one response, starting at the next offset. It returns the end offsets of the
-// committed records and of all records; both are negative if the broker throttled the request.
-func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, written int64, err error) {
-	from := t.next[partition]
-	p, delay, err := t.fetchPartition(ctx, partition, from)
-	if err != nil {
-		return 0, 0, fmt.Errorf("cannot read from offset %d: %w", from, err)
-	}
-	if p == nil {
-		select {
-		case <-ctx.Done():
-			return 0, 0, ctx.Err()
-		case <-time.After(delay):
-			return -1, -1, nil
-		}
-	}
-	if err := t.takeAll(partition, p); err != nil {
-		return 0, 0, fmt.Errorf("cannot read offset %d: %w", t.next[partition], err)
-	}
-	committed, written = p.HighWatermark, p.HighWatermark
-	if p.LastStableOffset >= 0 {
-		committed = min(committed, p.LastStableOffset)
-	}
-	// If the response has no record at or after this offset, compaction has removed the end of the
-	// batch. Continue with the next offset.
-	if t.next[partition] == from && from < committed {
-		t.next[partition]++
-	}
-	return committed, written, nil
+// patientConn is a connection on which reading fails only if nothing arrives for limit. A response
+// has no other time limit, so that a large one also arrives from a slow broker or over a slow link.
+type patientConn struct {
+	net.Conn
+	limit time.Duration
 }
 
-// fetchPartition returns the response for one partition, or nil and the delay imposed by a quota.
-func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int64) (*fetching.ResponsePartition, time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.cfg.RequestTimeout)
-	defer cancel()
+func (c *patientConn) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(c.limit)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+// fetch reads one response, starting at the next offset. It returns the end offset of the committed
+// records, or -1 if the broker delayed the response because of a quota.
+func (t *topicFeed) fetch(ctx context.Context, n int, p *partition) (committed int64, err error) {
+	from := p.next
 	message, err := t.transport.RoundTrip(ctx, t.client.Addr, &fetching.Request{
 		ReplicaID:      -1,
-		MaxBytes:       int32(t.cfg.FetchBytes), // MinBytes is 0, so that the broker does not wait
+		MaxBytes:       t.fetchBytes, // MinBytes is 0, so that the broker does not wait
 		IsolationLevel: readCommitted,
 		SessionID:      -1,
 		SessionEpoch:   -1,
 		Topics: []fetching.RequestTopic{{Topic: t.cfg.Topic, Partitions: []fetching.RequestPartition{{
-			Partition:          int32(partition),
+			Partition:          int32(n),
 			CurrentLeaderEpoch: -1,
 			FetchOffset:        from,
 			LogStartOffset:     -1,
-			PartitionMaxBytes:  int32(t.cfg.FetchBytes),
+			PartitionMaxBytes:  t.fetchBytes,
 		}}}},
 	})
 	if err != nil {
-		return nil, 0, err
+		return 0, fmt.Errorf("cannot read from offset %d: %w", from, err)
 	}
-	response := message.(*fetching.Response)
+	r := message.(*fetching.Response)
 	switch {
-	case len(response.Topics) == 0 && response.ThrottleTimeMs > 0:
-		return nil, time.Duration(response.ThrottleTimeMs) * time.Millisecond, nil
-	case response.ErrorCode != 0:
-		return nil, 0, kafka.Error(response.ErrorCode)
-	case len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1:
-		return nil, 0, errors.New("the broker's response does not contain exactly one partition")
+	case len(r.Topics) == 0 && r.ThrottleTimeMs > 0:
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(time.Duration(r.ThrottleTimeMs) * time.Millisecond):
+			return -1, nil
+		}
+	case r.ErrorCode != 0:
+		err = kafka.Error(r.ErrorCode)
+	case len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1:
+		err = errors.New("the broker's response does not contain exactly one partition")
+	case r.Topics[0].Partitions[0].ErrorCode != 0:
+		err = kafka.Error(r.Topics[0].Partitions[0].ErrorCode)
 	}
-	p := &response.Topics[0].Partitions[0]
-	if p.ErrorCode != 0 {
-		return nil, 0, kafka.Error(p.ErrorCode)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read from offset %d: %w", from, err)
 	}
-	return p, 0, nil
+	response := &r.Topics[0].Partitions[0]
+	if err := t.takeAll(n, p, response); err != nil {
+		return 0, fmt.Errorf("cannot read offset %d: %w", p.next, err)
+	}
+	committed, p.end = response.HighWatermark, response.HighWatermark
+	if response.LastStableOffset >= 0 {
+		committed = min(committed, response.LastStableOffset)
+	}
+	// If the response has no record at or after this offset, compaction has removed the end of the
+	// batch. Continue with the next offset.
+	if p.next == from && from < committed {
+		p.next++
+	}
+	return committed, nil
 }
 
-// takeAll applies or holds the records of a response, and discards those of aborted transactions.
-// The broker reports the producer and the first offset of each aborted transaction, which ends with
-// the producer's next control record.
-func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error {
-	batches := []protocol.RecordReader{p.RecordSet.Records}
-	if stream, ok := p.RecordSet.Records.(*protocol.RecordStream); ok {
+// takeAll uses the records of a response, except those of aborted transactions. The broker reports
+// the producer and the first offset of each aborted transaction, which ends with the producer's
+// next control record.
+func (t *topicFeed) takeAll(n int, p *partition, response *fetching.ResponsePartition) error {
+	batches := []protocol.RecordReader{response.RecordSet.Records}
+	if stream, ok := response.RecordSet.Records.(*protocol.RecordStream); ok {
 		batches = stream.Records
 	}
-	pending := p.AbortedTransactions // those that start later
+	pending := response.AbortedTransactions // those that start later
 	slices.SortFunc(pending, func(a, b fetching.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 	aborted := map[int64]bool{} // producers whose aborted transaction has started and not ended
 	begin := func(offset int64) {
@@ -106,33 +109,24 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 	}
 	for _, batch := range batches {
 		switch b := batch.(type) {
-		case *protocol.ControlBatch:
+		case *protocol.ControlBatch: // it ends the transaction of its producer, even if compaction has removed its record
 			begin(b.BaseOffset)
-			const abort = 0
-			r, err := b.ReadControlRecord()
-			switch {
-			case errors.Is(err, io.EOF): // compaction has removed all records of the transaction, and then this one
-			case err != nil:
-				return err
-			case r.Type == abort:
-				delete(aborted, b.ProducerID)
-			}
-			t.next[partition] = max(t.next[partition], b.BaseOffset+1) // a control batch has one record
+			delete(aborted, b.ProducerID)
+			delete(p.open, b.ProducerID)
+			p.next = max(p.next, b.BaseOffset+1) // a control batch has one record
 		case *protocol.RecordBatch:
 			begin(b.BaseOffset)
-			t.next[partition] = max(t.next[partition], b.BaseOffset)
-			apply := t.applyNow
-			switch transactional := b.Attributes.Transactional(); {
-			case transactional && aborted[b.ProducerID]:
-				apply = nil
-			case transactional && t.cut.holds(b.ProducerID, b.ProducerEpoch):
-				apply = t.hold
-			}
-			if err := t.takeBatch(partition, b, apply); err != nil {
+			p.next = max(p.next, b.BaseOffset)
+			transactional := b.Attributes.Transactional()
+			used, err := t.takeBatch(n, p, b, transactional && aborted[b.ProducerID])
+			if err != nil {
 				return err
 			}
+			if used && transactional {
+				p.open[b.ProducerID] = true
+			}
 		default: // a format older than transactions, or no records
-			if err := t.takeBatch(partition, b, t.applyNow); err != nil {
+			if _, err := t.takeBatch(n, p, b, false); err != nil {
 				return err
 			}
 		}
@@ -140,49 +134,51 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 	return nil
 }
 
-// takeBatch reads the records and passes them to apply. If apply is nil, it discards them.
-func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, apply func(identity, latest) error) error {
+// takeBatch uses the records of a batch, unless its transaction was aborted, and reports whether
+// there are any.
+func (t *topicFeed) takeBatch(n int, p *partition, records protocol.RecordReader, aborted bool) (used bool, err error) {
 	for records != nil {
 		record, err := records.ReadRecord()
 		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = t.take(partition, record, apply)
+			break
 		}
 		if err != nil {
-			return err
+			return used, err
+		}
+		if record.Offset < p.next { // brokers return whole batches, which may begin before the requested offset
+			continue
+		}
+		key, err := kafka.ReadAll(record.Key)
+		if err != nil {
+			return used, err
+		}
+		value, err := kafka.ReadAll(record.Value)
+		if err != nil {
+			return used, err
+		}
+		p.next = record.Offset + 1
+		if !aborted {
+			used = true
+			t.take(n, record, key, value)
 		}
 	}
-	return nil
+	return used, nil
 }
 
-// take parses a record and passes it to apply.
-func (t *topicFeed) take(partition int, r *kafka.Record, apply func(identity, latest) error) error {
-	if r.Offset < t.next[partition] { // brokers return whole batches, which may begin before the requested offset
-		return nil
-	}
-	key, err := kafka.ReadAll(r.Key)
-	if err != nil {
+// take parses a record and applies it, or skips it if it is invalid.
+func (t *topicFeed) take(n int, r *kafka.Record, key, value []byte) {
+	l := latest{partition: n, offset: r.Offset, at: r.Time, bytes: streetBytes + int64(len(value)), tombstone: value == nil}
+	var remarks Remarks
+	err := attempt(func() error {
+		id, forecast, found, err := parseRecord(key, value, t.maxSpeed)
+		if remarks = found; err == nil {
+			err = t.apply(id, forecast, l)
+		}
 		return err
-	}
-	value, err := kafka.ReadAll(r.Value)
-	if err != nil {
-		return err
-	}
-	t.next[partition] = r.Offset + 1
-	if apply == nil { // aborted
-		return nil
-	}
-	id, forecast, remarks, err := parseRecord(key, value, t.maxSpeed)
-	l := latest{forecast, forecast == nil, partition, r.Offset, r.Time, streetBytes + int64(len(value))}
-	if err == nil {
-		err = apply(id, l)
-	}
+	})
 	if err != nil {
 		t.faults.skip(l.position(), err)
-		return nil
+		return
 	}
 	t.faults.addRemarks(l.position(), remarks)
-	return nil
 }

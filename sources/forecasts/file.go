@@ -23,7 +23,7 @@ type fileFeed struct {
 
 func newFileFeed(cfg Config, layer Layer, faults *faults) *fileFeed {
 	return &fileFeed{
-		FileConfig: cfg.File, file: watch.NewFile(cfg.File.Path, cfg.File.Settle, cfg.MaxBytes),
+		FileConfig: cfg.File, file: watch.NewFile(cfg.File.Path, watch.Settle, cfg.MaxBytes),
 		maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed, guarded: guard(cfg, layer, "the file"), faults: faults,
 	}
 }
@@ -102,13 +102,18 @@ func (s *streets) add(r Record) {
 		s.faults.skip(r.Position, r.Err)
 		return
 	}
-	s.faults.addRemarks(r.Position, r.Remarks)
-	s.bytes += streetBytes + int64(len(r.Forecast.OpenLRcode)) + rowBytes*int64(len(r.Forecast.Forecast))
-	s.known[identityOf(r.Forecast)] = struct{}{}
+	id, newest := identityOf(r.Forecast), ""  // before Put takes ownership
 	if n := len(r.Forecast.Forecast); n > 0 { // periods are sorted, and normalised times sort chronologically as strings
-		s.newest = max(s.newest, r.Forecast.Forecast[n-1].Start)
+		newest = r.Forecast.Forecast[n-1].Start
 	}
-	s.layer.Put(r.Forecast)
+	bytes := streetBytes + int64(len(r.Forecast.OpenLRcode)) + rowBytes*int64(len(r.Forecast.Forecast))
+	if err := attempt(func() error { s.layer.Put(r.Forecast); return nil }); err != nil {
+		s.faults.skip(r.Position, err)
+		return
+	}
+	s.faults.addRemarks(r.Position, r.Remarks)
+	s.bytes, s.newest = s.bytes+bytes, max(s.newest, newest)
+	s.known[id] = struct{}{}
 }
 
 var errNoValidForecast = errors.New("no valid forecast: the last valid content remains in use")

@@ -23,7 +23,7 @@ func fileConfig(path string) Config {
 	cfg := DefaultConfig()
 	cfg.Feed = FeedFile
 	cfg.MaxShrink = 1
-	cfg.File.Path, cfg.File.Settle, cfg.File.Recheck = path, 10*time.Millisecond, time.Hour
+	cfg.File.Path = path
 	return cfg
 }
 

@@ -64,16 +64,16 @@ type Forecasts struct {
 // New returns a Forecasts for the feed in cfg, which must be valid. It reads the TLS files, but no
 // forecasts.
 func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
-	f := &Forecasts{kind: cfg.Feed, settle: cfg.File.Settle, confirm: cfg.ShrinkConfirm}
+	f := &Forecasts{kind: cfg.Feed, settle: watch.Settle, confirm: cfg.ShrinkConfirm}
 	f.log = log.With().Str("feed", f.kind).Logger()
 	f.faults = &faults{log: f.log}
 	var err error
 	switch cfg.Feed {
 	case FeedKafka:
-		f.interval, f.settle = cfg.Kafka.Interval, cfg.Kafka.Quiet
+		f.interval, f.settle = topicInterval, topicInterval
 		f.feed, err = newTopicFeed(cfg, layer, f.faults)
 	case FeedFile:
-		f.interval, f.feed = cfg.File.Recheck, newFileFeed(cfg, layer, f.faults)
+		f.interval, f.feed = watch.Recheck, newFileFeed(cfg, layer, f.faults)
 	case FeedClickHouse:
 		f.interval, f.feed = cfg.ClickHouse.Interval, newQueryFeed(cfg, layer, f.faults)
 	}

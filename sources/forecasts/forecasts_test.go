@@ -235,15 +235,14 @@ func TestValidate(t *testing.T) {
 	f("", func(c *Config) { c.Kafka.Topic = "?" })
 	f("ftp", func(*Config) {}, `feed is "ftp"`)
 	f(FeedKafka, func(c *Config) { c.Kafka.Brokers = nil }, "kafka.brokers must name")
-	f(FeedKafka, func(c *Config) { c.Kafka.Topic, c.Kafka.Interval = "a b", 0 }, "kafka.topic", "kafka.interval is 0s")
-	f(FeedKafka, func(c *Config) { c.Kafka.FetchBytes = 1 }, "kafka.fetch_bytes is 1")
+	f(FeedKafka, func(c *Config) { c.Kafka.Topic = "a b" }, "kafka.topic")
 	f(FeedKafka, func(c *Config) { c.Kafka.DialTimeout, c.Kafka.RequestTimeout, c.Kafka.MetadataMaxAge = 0, 0, 0 },
 		"kafka.dial_timeout", "kafka.request_timeout", "kafka.metadata_max_age")
 	f(FeedKafka, func(c *Config) { c.Kafka.TLS.Cert = "x" }, "kafka.tls.cert and", "kafka.tls.enabled must be true")
 	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Username: "x"} }, "kafka.sasl.mechanism must be set")
 	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Mechanism: "plain"} }, "kafka.sasl.username and")
 	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Mechanism: "gssapi"} }, `kafka.sasl.mechanism is "gssapi"`)
-	f(FeedFile, func(c *Config) { c.File = FileConfig{Format: "xml"} }, "file.path must be set", `file.format is "xml"`, "file.recheck", "file.settle")
+	f(FeedFile, func(c *Config) { c.File = FileConfig{Format: "xml"} }, "file.path must be set", `file.format is "xml"`)
 	f(FeedClickHouse, func(c *Config) { c.ClickHouse = dial.ClickHouseQuery{Address: "x"} },
 		`clickhouse.address is "x"`, "clickhouse.query must be set", "clickhouse.interval", "clickhouse.timeout")
 }

@@ -147,15 +147,24 @@ func street(street, fromnode int32, speeds ...float64) *pb.StreetForecast {
 }
 
 // run starts a feed that updates a fakeLayer.
-func run(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
+func run(t *testing.T, cfg Config, change ...func(*topicFeed)) (*Forecasts, *fakeLayer) {
 	t.Helper()
 	layer := newFakeLayer(t)
 	f, err := New(cfg, layer, zerolog.New(zerolog.NewTestWriter(t)))
 	require.NoError(t, err)
+	if topic, ok := f.feed.(*topicFeed); ok {
+		f.interval, f.settle = 20*time.Millisecond, 20*time.Millisecond
+		for _, c := range change {
+			c(topic)
+		}
+	}
 	f.Start(t.Context())
 	t.Cleanup(f.Close)
 	return f, layer
 }
+
+// smallResponses makes a topicFeed fetch less at once than a topic has.
+func smallResponses(t *topicFeed) { t.fetchBytes = 16 << 10 }
 
 // waitForError waits until the status has an error that contains want.
 func waitForError(t *testing.T, f *Forecasts, want string) {

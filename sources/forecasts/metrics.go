@@ -20,8 +20,6 @@ var (
 	recordsSkipped = records.WithLabelValues("skipped")
 	outOfRange     = metrics.NewCounter("trafficd_forecasts_out_of_range_total",
 		"Skipped records whose street or fromnode is not a 32-bit integer.")
-	incomplete = metrics.NewCounter("trafficd_forecasts_incomplete_total",
-		"Possibly incomplete updates of the topic that were shown after forecasts.kafka.quiet_wait or transaction_wait.")
 	remarksTotal = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects in forecast records that were used nevertheless.")
 )
 

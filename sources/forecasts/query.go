@@ -59,7 +59,10 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	streets := newStreets(q.faults, q.guarded.layer)
 	for _, r := range records {
 		r.Forecast.Forecast = slices.Clip(r.Forecast.Forecast)
-		r.Remarks, r.Err = Normalise(r.Forecast, q.maxSpeed)
+		r.Err = attempt(func() (err error) {
+			r.Remarks, err = Normalise(r.Forecast, q.maxSpeed)
+			return err
+		})
 		streets.add(r)
 	}
 	unknown := newest.IsZero()
@@ -101,10 +104,18 @@ func (q *queryFeed) read(rows driver.Rows) (records []Record, newest time.Time, 
 	streets := map[identity]*pb.StreetForecast{}
 	size := int64(0)
 	for n := 1; rows.Next(); n++ {
-		if err := rows.Scan(scan.into...); err != nil {
-			return nil, newest, err
-		}
-		id, code, period, updated, err := scan.row()
+		var (
+			id      identity
+			code    string
+			period  *pb.ForecastPeriod
+			updated time.Time
+		)
+		err := attempt(func() (err error) {
+			if err = rows.Scan(scan.into...); err == nil {
+				id, code, period, updated, err = scan.row()
+			}
+			return err
+		})
 		if err != nil {
 			q.faults.skip(fmt.Sprintf("row %d", n), err)
 			continue

@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"time"
-
-	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
 // latest is the most recent record of a street.
 type latest struct {
-	forecast  *pb.StreetForecast // nil unless the record is held
 	tombstone bool
 	partition int
 	offset    int64

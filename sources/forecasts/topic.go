@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -12,32 +13,55 @@ import (
 
 	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/lib/watch"
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+const (
+	// topicInterval is the time between polls of a topic. Each poll costs a request per partition,
+	// and maps lag by this time.
+	topicInterval = time.Second
+	// fetchBytes is the maximum size of a fetch response, before decompression. Only a record batch
+	// that is larger comes in a larger response.
+	fetchBytes = 4 << 20
 )
 
 // topicFeed reads all partitions of a topic from the beginning. It publishes nothing until it has
 // read each of them to its end.
 type topicFeed struct {
-	cfg       KafkaConfig
-	maxSpeed  float64
-	guarded   guardedLayer
-	faults    *faults
-	transport *dial.Transport
-	client    *kafka.Client
+	cfg        dial.Kafka
+	fetchBytes int32
+	maxSpeed   float64
+	guarded    guardedLayer
+	faults     *faults
+	transport  *dial.Transport
+	client     *kafka.Client
 
-	topic    dial.TopicID  // the topic being read
-	next     map[int]int64 // keyed by partition: the offset to read next
-	ends     map[int]int64 // keyed by partition: the high watermark at the last poll
-	streets  store         // the latest record of each street
-	caughtUp bool          // all partitions were read to their end, and the streets were published
-	changed  bool          // the layer has unpublished updates
-	cut      cut
-	more     chan struct{} // capacity 1: receives a value when held updates were applied after a publication
+	topic      dial.TopicID // the topic being read
+	partitions map[int]*partition
+	streets    store // the latest record of each street
+	caughtUp   bool  // all partitions were read to their end, and the streets were published
+	changed    bool  // the layer has unpublished updates
 
-	newest    time.Time // time of the newest record that is not held, or of the first poll if no record has a time
+	newest    time.Time // time of the newest record, or of the first poll if no record has a time
 	confirmed time.Time // value of newest when the layer was last complete
 	polls     int
-	failed    map[int]int // by partition whose last read failed: number of that poll
-	logged    time.Time   // when an incomplete publication was last logged
+}
+
+// partition is the state of a partition that is being read.
+type partition struct {
+	next   int64          // the offset to read next
+	end    int64          // the high watermark at the last fetch
+	open   map[int64]bool // producers of transactions of which only the beginning has been read
+	failed int            // number of the poll in which reading failed; 0 if the last one succeeded
+}
+
+// whole reports whether the transactions that have been read so far were read to their ends. At the
+// high watermark there is no open transaction, even if compaction has removed its last record.
+func (p *partition) whole() bool {
+	if p.next >= p.end {
+		clear(p.open)
+	}
+	return len(p.open) == 0
 }
 
 func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
@@ -46,17 +70,24 @@ func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("forecasts.kafka.%w", err)
 	}
-	t := &topicFeed{
-		cfg: cfg, maxSpeed: all.MaxSpeed, guarded: guard(all, layer, "the topic"), faults: faults,
-		more: make(chan struct{}, 1), transport: transport, failed: make(map[int]int),
+	connect := transport.Dial
+	transport.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := connect(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &patientConn{c, cfg.RequestTimeout}, nil
 	}
-	t.client = &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport}
-	t.streets.maxBytes, t.cut.held.maxBytes = all.MaxBytes, all.MaxBytes
+	t := &topicFeed{
+		cfg: cfg, fetchBytes: fetchBytes, maxSpeed: all.MaxSpeed, guarded: guard(all, layer, "the topic"), faults: faults, transport: transport,
+		client: &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport},
+	}
+	t.streets.maxBytes = all.MaxBytes
 	t.startOver()
 	return t, nil
 }
 
-func (t *topicFeed) changes() <-chan struct{} { return t.more }
+func (t *topicFeed) changes() <-chan struct{} { return nil }
 
 func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 
@@ -65,10 +96,9 @@ func (t *topicFeed) startOver() {
 	if t.caughtUp { // the new topic is compared with the layer
 		t.guarded.inUse = t.streets.present()
 	}
-	t.next, t.ends = make(map[int]int64), make(map[int]int64)
+	t.partitions = make(map[int]*partition)
 	t.streets.clear()
 	t.guarded.layer.Clear()
-	t.cut.startOver()
 	t.caughtUp, t.changed, t.newest = false, false, time.Time{}
 	t.faults.reset()
 }
@@ -91,8 +121,7 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		t.transport.CloseIdleConnections() // partitions may have new leaders
 	}
-	err = t.settle(err, time.Now())
-	return t.confirmed, err
+	return t.confirmed, t.publish(err, time.Now())
 }
 
 var (
@@ -103,25 +132,31 @@ var (
 // poll reads every partition to its end, and then checks that the topic was not recreated, because
 // offsets alone might not reveal this.
 func (t *topicFeed) poll(ctx context.Context) (err error) {
-	if len(t.next) == 0 {
+	if len(t.partitions) == 0 {
 		if t.topic, err = dial.FetchTopicID(ctx, t.client, t.cfg.Topic); err != nil {
 			return err
 		}
 	}
-	_, partitions, err := dial.Partitions(ctx, t.client, t.cfg.Topic)
+	_, numbers, err := dial.Partitions(ctx, t.client, t.cfg.Topic)
 	if err != nil {
 		return err
+	}
+	for _, n := range numbers {
+		if t.partitions[n] == nil {
+			t.partitions[n] = &partition{next: -1, open: make(map[int64]bool)}
+		}
 	}
 	// Partitions whose last read failed come last, so that an unavailable broker does not keep the
 	// other brokers' partitions from being read, and costs each poll only one timeout.
 	t.polls++
-	slices.SortStableFunc(partitions, func(a, b int) int { return cmp.Compare(t.failed[a], t.failed[b]) })
-	for _, partition := range partitions {
-		if err := t.readToEnd(ctx, partition); err != nil {
-			t.failed[partition] = t.polls
-			return fmt.Errorf("partition %d of topic %q: %w", partition, t.cfg.Topic, err)
+	slices.SortStableFunc(numbers, func(a, b int) int { return cmp.Compare(t.partitions[a].failed, t.partitions[b].failed) })
+	for _, n := range numbers {
+		p := t.partitions[n]
+		if err := t.readToEnd(ctx, n, p); err != nil {
+			p.failed = t.polls
+			return fmt.Errorf("partition %d of topic %q: %w", n, t.cfg.Topic, err)
 		}
-		delete(t.failed, partition)
+		p.failed = 0
 	}
 	now, err := dial.FetchTopicID(ctx, t.client, t.cfg.Topic)
 	if err == nil && now != t.topic {
@@ -131,45 +166,25 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 }
 
 // readToEnd reads a partition up to where its committed records ended at the first fetch.
-func (t *topicFeed) readToEnd(ctx context.Context, partition int) error {
-	if _, ok := t.next[partition]; !ok {
-		first, err := dial.Offset(ctx, t.client, t.cfg.Topic, partition, kafka.FirstOffset)
-		if err != nil {
+func (t *topicFeed) readToEnd(ctx context.Context, n int, p *partition) (err error) {
+	if p.next < 0 {
+		if p.next, err = dial.Offset(ctx, t.client, t.cfg.Topic, n, kafka.FirstOffset); err != nil {
+			p.next = -1
 			return err
 		}
-		t.next[partition] = first
 	}
-	for end := int64(-1); end < 0 || t.next[partition] < end; {
-		committed, written, err := t.fetch(ctx, partition)
+	for end := int64(-1); end < 0 || p.next < end; {
+		committed, err := t.fetch(ctx, n, p)
 		switch {
 		case err != nil:
 			return err
-		case committed < 0: // throttled
+		case committed < 0: // delayed by a quota
 		case end < 0:
-			end, t.ends[partition] = committed, written
-		case committed <= t.next[partition] && t.next[partition] < end:
+			end = committed
+		case committed <= p.next && p.next < end:
 			return fmt.Errorf("the end moved back from offset %d to %d, perhaps after a leader election", end, committed)
 		}
 	}
-	return nil
-}
-
-// applyNow applies a record that is not held.
-func (t *topicFeed) applyNow(id identity, l latest) error {
-	t.cut.moving = true
-	if err := t.apply(id, l); err != nil {
-		return err
-	}
-	t.newest = later(t.newest, l.at)
-	return nil
-}
-
-// hold keeps a record until its transaction is complete.
-func (t *topicFeed) hold(id identity, l latest) error {
-	if _, err := t.cut.held.put(id, l); err != nil {
-		return err
-	}
-	t.cut.newest = later(t.cut.newest, l.at)
 	return nil
 }
 
@@ -184,17 +199,20 @@ func later(newest, at time.Time) time.Time {
 	return newest
 }
 
-// apply stores a record and passes it to the layer, unless a later one of the street is known.
-func (t *topicFeed) apply(id identity, l latest) error {
-	forecast := l.forecast
-	l.forecast = nil
+// apply stores a record and passes its forecast, which is nil for a tombstone, to the layer, unless
+// a later one of the street is known.
+func (t *topicFeed) apply(id identity, forecast *pb.StreetForecast, l latest) error {
 	replaces, err := t.streets.put(id, l)
 	if err != nil {
 		t.streets.forgetTombstones()
 		replaces, err = t.streets.put(id, l)
 	}
-	if err != nil || !replaces {
+	if err != nil {
 		return err
+	}
+	t.newest = later(t.newest, l.at)
+	if !replaces {
+		return nil
 	}
 	t.changed = true
 	if l.tombstone {
@@ -207,80 +225,43 @@ func (t *topicFeed) apply(id identity, l latest) error {
 	return nil
 }
 
-// settle publishes the updates read so far if they are complete or have waited too long, even if
-// the poll failed with err. After a failed poll, it returns err and does not confirm the layer.
-func (t *topicFeed) settle(err error, now time.Time) error {
-	complete, transaction := t.cut.endPoll(t.next, t.ends, err != nil)
-	pending := t.changed || len(t.cut.held.streets) > 0 || !t.caughtUp
+// publish publishes the updates read so far, unless a transaction has been read only in part. After
+// a failed poll it publishes the partitions that were read, but returns err and does not confirm
+// the layer.
+func (t *topicFeed) publish(err error, now time.Time) error {
+	pending := t.changed || !t.caughtUp
 	switch {
 	case err != nil && (!pending || !t.caughtUp):
 		return err
 	case !pending:
-		if complete {
-			t.cut.advance()
-		}
 		t.confirmed = t.newest
 		t.guarded.layer.Confirm(t.confirmed)
 		return watch.ErrUnchanged
-	case !complete && t.mustWait(transaction, now):
+	case !t.whole():
 		return cmp.Or(err, errTopicWritten)
 	}
 	if !t.caughtUp {
 		if err := t.guarded.admit(t.streets.present(), now); err != nil {
-			t.advance() // the held records may complete the content
 			return err
 		}
 		t.guarded.inUse = nil // no longer needed: streets replaces it
-		t.caughtUp, t.changed = true, true
+		t.caughtUp = true
 	}
 	if err == nil {
 		t.confirmed = t.newest
 	}
-	published := t.changed
-	if published {
-		t.guarded.layer.Publish(t.confirmed)
-		t.changed = false
-	}
-	t.advance()
-	if published {
-		if t.changed && len(t.more) == 0 {
-			t.more <- struct{}{}
-		}
-		return err
-	}
-	return cmp.Or(err, errTopicWritten)
+	t.guarded.layer.Publish(t.confirmed)
+	t.changed = false
+	return err
 }
 
-// advance applies the held records.
-func (t *topicFeed) advance() {
-	held, newest := t.cut.advance()
-	t.newest = later(t.newest, newest)
-	for id, l := range held {
-		if err := t.apply(id, l); err != nil {
-			t.faults.skip(l.position(), err)
+// whole reports whether all transactions read so far were read to their ends. A topic that has
+// nothing but an open transaction, its first, is not whole.
+func (t *topicFeed) whole() bool {
+	for _, p := range t.partitions {
+		if !p.whole() || !t.caughtUp && !t.changed && p.next < p.end {
+			return false
 		}
 	}
-}
-
-// mustWait reports whether incomplete updates must wait longer. If not, it counts and logs them.
-func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
-	limit := t.cfg.QuietWait
-	if transaction {
-		limit = t.cfg.TransactionWait
-	}
-	if t.cut.since.IsZero() {
-		t.cut.since = now
-	}
-	waited := now.Sub(t.cut.since)
-	if waited < limit {
-		return true
-	}
-	incomplete.Inc()
-	if now.Sub(t.logged) >= logInterval {
-		t.logged = now
-		t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown although publications may be incomplete: " +
-			"the topic was written to continuously, a transaction remained open, or a partition could not be read; " +
-			"see forecasts.kafka.quiet_wait and transaction_wait")
-	}
-	return false
+	return true
 }

@@ -28,8 +28,7 @@ func topicConfig(topic string, brokers ...string) Config {
 	cfg := DefaultConfig()
 	cfg.Feed = FeedKafka
 	cfg.MaxShrink = 1
-	cfg.Kafka.Brokers, cfg.Kafka.Topic, cfg.Kafka.Interval = brokers, topic, 20*time.Millisecond
-	cfg.Kafka.Quiet = 10 * time.Millisecond
+	cfg.Kafka.Brokers, cfg.Kafka.Topic = brokers, topic
 	// The maximum age of metadata is also the timeout of metadata requests.
 	cfg.Kafka.DialTimeout, cfg.Kafka.RequestTimeout, cfg.Kafka.MetadataMaxAge = timeout, timeout, timeout
 	return cfg
@@ -176,9 +175,7 @@ func TestTopicManyResponses(t *testing.T) {
 		}
 	}
 	produce(t, c, records...)
-	cfg := topicConfig("f", k.Brokers...)
-	cfg.Kafka.FetchBytes = 16 << 10
-	_, layer := run(t, cfg)
+	_, layer := run(t, topicConfig("f", k.Brokers...), smallResponses)
 	require.True(t, eventually(func() bool { return layer.shown() != nil }))
 	shown := layer.shown()
 	require.Len(t, shown, streets)
@@ -188,7 +185,7 @@ func TestTopicManyResponses(t *testing.T) {
 }
 
 // TestTopicCompressed reads record batches compressed with each codec, and records that exceed
-// fetch_bytes.
+// fetchBytes.
 func TestTopicCompressed(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 1))
 	var want []string
@@ -199,9 +196,7 @@ func TestTopicCompressed(t *testing.T) {
 		produce(t, c, record("f", 0, string(Key(small)), value(t, small)), record("f", 0, string(Key(large)), value(t, large)))
 		want = append(want, fmt.Sprintf("1:%d %d", i, i), fmt.Sprintf("2:%d 0%s", i, strings.Repeat(",0", len(long)-1)))
 	}
-	cfg := topicConfig("f", k.Brokers...)
-	cfg.Kafka.FetchBytes = 16 << 10
-	f, layer := run(t, cfg)
+	f, layer := run(t, topicConfig("f", k.Brokers...), smallResponses)
 	require.True(t, eventually(func() bool { return layer.shown() != nil }))
 	require.ElementsMatch(t, want, layer.shown())
 	require.Zero(t, f.Status().Skipped)
@@ -252,10 +247,10 @@ func TestTopicUnavailablePartitions(t *testing.T) {
 		if i < len(unavailable) { // it does not know all of them yet
 			continue
 		}
-		require.EqualValues(t, i+1, feed.next[2])
-		require.EqualValues(t, i+1, feed.next[5])
-		for partition, poll := range feed.failed {
-			if poll == feed.polls {
+		require.EqualValues(t, i+1, feed.partitions[2].next)
+		require.EqualValues(t, i+1, feed.partitions[5].next)
+		for partition, p := range feed.partitions {
+			if p.failed == feed.polls {
 				tried[partition]++
 			}
 		}
@@ -440,8 +435,8 @@ func TestTopicOrder(t *testing.T) {
 }
 
 // TestTopicPartialPublication checks that while one partition cannot be read, the records of the
-// others are shown after quiet_wait without confirming the layer, and that nothing is shown before
-// the first complete layer.
+// others are shown without confirming the layer, and that nothing is shown before the first complete
+// layer.
 func TestTopicPartialPublication(t *testing.T) {
 	layer := newFakeLayer(t)
 	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
@@ -449,51 +444,61 @@ func TestTopicPartialPublication(t *testing.T) {
 	defer feed.close()
 	unavailable := errors.New("unavailable")
 	now := time.Now()
-	require.NoError(t, feed.applyNow(identity{1, 1}, latest{forecast: street(1, 1, 10)}))
-	require.Equal(t, unavailable, feed.settle(unavailable, now.Add(time.Hour)))
+	first, second := now.Add(-2*time.Minute), now.Add(-time.Minute)
+	require.NoError(t, feed.apply(identity{1, 1}, street(1, 1, 10), latest{at: first}))
+	require.Equal(t, unavailable, feed.publish(unavailable, now))
 	require.Nil(t, layer.shown())
 
-	confirmed := now.Add(-time.Minute)
-	feed.newest = confirmed
-	require.NoError(t, feed.settle(nil, now))
+	require.NoError(t, feed.publish(nil, now))
 	require.Equal(t, []string{"1:1 10"}, layer.shown())
-	feed.newest = now
-	require.NoError(t, feed.applyNow(identity{2, 1}, latest{forecast: street(2, 1, 20)}))
-	require.Equal(t, unavailable, feed.settle(unavailable, now))
-	require.Equal(t, []string{"1:1 10"}, layer.shown())
-	require.Equal(t, unavailable, feed.settle(unavailable, now.Add(feed.cfg.QuietWait)))
+	require.NoError(t, feed.apply(identity{2, 1}, street(2, 1, 20), latest{at: second}))
+	require.Equal(t, unavailable, feed.publish(unavailable, now))
 	require.Equal(t, []string{"1:1 10", "2:1 20"}, layer.shown())
-	require.Equal(t, confirmed, layer.confirmedAt())
-
-	published := layer.published
-	require.Equal(t, unavailable, feed.settle(unavailable, now))
-	require.Equal(t, watch.ErrUnchanged, feed.settle(nil, now))
-	require.Equal(t, published, layer.published)
-	require.Equal(t, now, layer.confirmedAt())
-}
-
-// TestTopicAgeOfHeldRecords checks that held records do not change the time of the visible layer.
-func TestTopicAgeOfHeldRecords(t *testing.T) {
-	layer := newFakeLayer(t)
-	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
-	require.NoError(t, err)
-	defer feed.close()
-	now := time.Now()
-	first, second, third := now.Add(-3*time.Hour), now.Add(-2*time.Hour), now.Add(-time.Hour)
-	require.NoError(t, feed.applyNow(identity{1, 1}, latest{forecast: street(1, 1, 10), at: first}))
-	require.Equal(t, errTopicWritten, feed.settle(nil, now))
-	require.NoError(t, feed.settle(nil, now))
 	require.Equal(t, first, layer.confirmedAt())
 
-	require.NoError(t, feed.applyNow(identity{1, 1}, latest{forecast: street(1, 1, 11), at: second, offset: 1}))
-	require.Equal(t, errTopicWritten, feed.settle(nil, now))
-	require.NoError(t, feed.hold(identity{2, 1}, latest{forecast: street(2, 1, 20), at: third, offset: 2}))
-	require.NoError(t, feed.settle(nil, now))
-	require.Equal(t, []string{"1:1 11"}, layer.shown())
+	published := layer.published
+	require.Equal(t, unavailable, feed.publish(unavailable, now))
+	require.Equal(t, watch.ErrUnchanged, feed.publish(nil, now))
+	require.Equal(t, published, layer.published)
 	require.Equal(t, second, layer.confirmedAt())
-	require.NoError(t, feed.settle(nil, now))
-	require.Equal(t, []string{"1:1 11", "2:1 20"}, layer.shown())
-	require.Equal(t, third, layer.confirmedAt())
+}
+
+// TestTopicOverlappingTransactions checks that a transaction appears as a whole although another
+// one was open when it was committed, so that a part of it cannot be read yet.
+func TestTopicOverlappingTransactions(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("f", 1))
+	one, two := producer(t, k.Brokers, kgo.TransactionalID("1")), producer(t, k.Brokers, kgo.TransactionalID("2"))
+	put := func(c *kgo.Client, id int32, speed float64) {
+		produce(t, c, record("f", 0, fmt.Sprintf("%d:1", id), value(t, street(id, 1, speed))))
+	}
+	publish := func(speed float64, overlap func()) {
+		require.NoError(t, one.BeginTransaction())
+		put(one, 1, speed)
+		overlap()
+		put(one, 2, speed)
+		require.NoError(t, one.EndTransaction(t.Context(), kgo.TryCommit))
+	}
+	publish(10, func() {})
+	layer := newFakeLayer(t)
+	feed, err := newTopicFeed(topicConfig("f", k.Brokers...), layer, &faults{})
+	require.NoError(t, err)
+	t.Cleanup(feed.close)
+	_, err = settled(t, feed)
+	require.NoError(t, err)
+	publish(20, func() {
+		require.NoError(t, two.BeginTransaction())
+		put(two, 3, 30)
+	})
+	require.True(t, eventually(func() bool { // the commit may reach the partition later
+		_, err = feed.check(t.Context())
+		return !errors.Is(err, watch.ErrUnchanged)
+	}))
+	require.Equal(t, errTopicWritten, err)
+	require.Equal(t, []string{"1:1 10", "2:1 10"}, layer.shown())
+	require.NoError(t, two.EndTransaction(t.Context(), kgo.TryCommit))
+	_, err = settled(t, feed)
+	require.NoError(t, err)
+	require.Equal(t, []string{"1:1 20", "2:1 20", "3:1 30"}, layer.shown())
 }
 
 // TestTopicEndMovesBack checks that a poll fails instead of waiting if the end of a partition moves

@@ -104,15 +104,14 @@ func TestTopicReadInAnyOrder(t *testing.T) {
 		read := make([]int, len(partitions))
 		for i, p := range order {
 			if i == live {
-				require.NoError(t, feed.settle(nil, time.Now()))
+				require.NoError(t, feed.publish(nil, time.Now()))
 			}
 			s := partitions[p][read[p]]
 			read[p]++
-			l := latestOf(s.partition, s.at, s.speed)
-			l.offset = int64(i)
-			require.NoError(t, feed.apply(identity{1, 1}, l))
+			l := latest{partition: s.partition, offset: int64(i), at: time.Unix(int64(s.at), 0), bytes: streetBytes, tombstone: s.speed == 0}
+			require.NoError(t, feed.apply(identity{1, 1}, street(1, 1, s.speed), l))
 		}
-		if err := feed.settle(nil, time.Now()); err != nil {
+		if err := feed.publish(nil, time.Now()); err != nil {
 			require.ErrorIs(t, err, watch.ErrUnchanged)
 		}
 		require.Equal(t, want, layer.shown(), "%v %d", order, live)
@@ -123,14 +122,6 @@ func TestTopicReadInAnyOrder(t *testing.T) {
 			f([][]written{{{0, 5, 1}, {0, 4, 2}}, {{1, 6, 3}, {1, 3, 0}}, {{2, 4, 5}}}, order, live, []string{})
 		}
 	}
-}
-
-func latestOf(partition, at int, speed float64) latest {
-	l := latest{partition: partition, at: time.Unix(int64(at), 0), bytes: streetBytes, tombstone: speed == 0}
-	if speed > 0 {
-		l.forecast = street(1, 1, speed)
-	}
-	return l
 }
 
 // TestTopicMaxBytes checks that new streets beyond max_bytes are skipped and reported, and that
@@ -144,12 +135,12 @@ func TestTopicMaxBytes(t *testing.T) {
 		require.NoError(t, err)
 		defer feed.close()
 		if live {
-			require.NoError(t, feed.settle(nil, time.Now()))
+			require.NoError(t, feed.publish(nil, time.Now()))
 		}
 		offset := int64(0)
 		put := func(id int32, f *pb.StreetForecast) error {
 			offset++
-			return feed.apply(identity{id, 1}, latest{forecast: f, tombstone: f == nil, offset: offset, bytes: streetBytes})
+			return feed.apply(identity{id, 1}, f, latest{tombstone: f == nil, offset: offset, bytes: streetBytes})
 		}
 		for id := range int32(3) {
 			require.NoError(t, put(id+1, street(id+1, 1, 10)))
@@ -162,7 +153,7 @@ func TestTopicMaxBytes(t *testing.T) {
 		require.NoError(t, put(4, street(4, 1, 40)))
 		require.NoError(t, put(6, street(6, 1, 60)))
 		require.ErrorContains(t, put(7, street(7, 1, 10)), "forecasts.max_bytes")
-		require.NoError(t, feed.settle(nil, time.Now()))
+		require.NoError(t, feed.publish(nil, time.Now()))
 		require.Equal(t, []string{"2:1 20", "4:1 40", "6:1 60"}, layer.shown())
 		require.Zero(t, feed.streets.removed)
 		require.EqualValues(t, 3*streetBytes, feed.streets.bytes)

@@ -203,7 +203,7 @@ func (o options) layerDaemon(ctx context.Context, all []*pb.StreetForecast, env 
 
 // startWith starts the daemon with a layer of the given forecasts.
 func (d *daemon) startWith(ctx context.Context, all []*pb.StreetForecast) {
-	d.Set("forecasts.feed=file", "forecasts.file.path="+d.feed(), "forecasts.file.settle=10ms")
+	d.Set("forecasts.feed=file", "forecasts.file.path="+d.feed())
 	d.publish(all)
 	d.start(ctx)
 	d.awaitServed(ctx, 0)

@@ -179,7 +179,7 @@ func KeyEntry(name, right, zone string) string {
 // SetForecastFile makes a file in the daemon's directory its forecast feed, and returns the path.
 func (d *Trafficd) SetForecastFile(name string) (feed string) {
 	feed = filepath.Join(d.Dir, name)
-	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
+	d.Set("forecasts.feed=file", "forecasts.file.path="+feed)
 	return feed
 }
 

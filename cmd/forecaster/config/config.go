@@ -93,10 +93,10 @@ type Forecasts struct {
 
 // Output is the output section: where forecasts are published.
 type Output struct {
-	Feed            string                `setting:"feed"`             // kafka or file
-	Kafka           forecasts.KafkaConfig `setting:"kafka"`            // topic that the daemon reads as forecasts.kafka
-	TransactionalID string                `setting:"transactional_id"` // Kafka's transactional.id, the same for all instances
-	File            OutputFile            `setting:"file"`             // file that the daemon reads as forecasts.file
+	Feed            string     `setting:"feed"`             // kafka or file
+	Kafka           dial.Kafka `setting:"kafka"`            // topic that the daemon reads as forecasts.kafka
+	TransactionalID string     `setting:"transactional_id"` // Kafka's transactional.id, the same for all instances
+	File            OutputFile `setting:"file"`             // file that the daemon reads as forecasts.file
 }
 
 // OutputFile is the file that the daemon reads as forecasts.file.
@@ -144,7 +144,7 @@ func (c *Config) ValidateOutput(origins conf.Origins) error {
 	var out error
 	switch o := c.Output; o.Feed {
 	case forecasts.FeedKafka:
-		out = errors.Join(o.Kafka.Kafka.Validate("kafka."), settings.Check(o.TransactionalID != "", "transactional_id must be set"))
+		out = errors.Join(o.Kafka.Validate("kafka."), settings.Check(o.TransactionalID != "", "transactional_id must be set"))
 	case forecasts.FeedFile:
 		feed := forecasts.DefaultConfig()
 		feed.Feed, feed.File.Path, feed.File.Format = o.Feed, o.File.Path, o.File.Format

@@ -1,5 +1,5 @@
 // Package publish writes street forecasts to the topic that the daemon reads, each publication in
-// one transaction (contract 2).
+// one transaction on one partition (contract 2).
 package publish
 
 import (
@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/lib/dial"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
@@ -36,7 +33,7 @@ const (
 
 // Publisher writes forecasts to the topic. It is not safe for concurrent use.
 type Publisher struct {
-	cfg       forecasts.KafkaConfig
+	cfg       dial.Kafka
 	options   Options
 	transport *dial.Transport
 	client    *kafka.Client
@@ -50,10 +47,11 @@ type Options struct {
 }
 
 // NewPublisher returns a publisher that connects on first use. The caller must close it.
-func NewPublisher(cfg forecasts.KafkaConfig, o Options) (p *Publisher, err error) {
-	defer must.Return(&err)
-	must.Do(cfg.Validate())
-	transport := must.Get(cfg.Transport())
+func NewPublisher(cfg dial.Kafka, o Options) (*Publisher, error) {
+	transport, err := cfg.Transport()
+	if err = errors.Join(cfg.Validate("kafka."), err); err != nil {
+		return nil, err
+	}
 	o.ID = cmp.Or(o.ID, "trafficctl-forecasts-"+cfg.Topic)
 	client := &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport}
 	return &Publisher{cfg: cfg, options: o, transport: transport, client: client}, nil
@@ -62,9 +60,10 @@ func NewPublisher(cfg forecasts.KafkaConfig, o Options) (p *Publisher, err error
 // Close closes the idle connections.
 func (p *Publisher) Close() { p.transport.CloseIdleConnections() }
 
-// Publish writes the forecasts, and a tombstone for each removed key, in one transaction, which is
-// committed when Publish returns nil. It calls progress with the number of records written so far.
-// It fails if the topic is not the one that Digests has read, which had other forecasts.
+// Publish writes the forecasts, and a tombstone for each removed key, in one transaction on the
+// topic's first partition, which is committed when Publish returns nil. It calls progress with the
+// number of records written so far. It fails if the topic is not the one that Digests has read,
+// which had other forecasts.
 func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, removed []string, progress func(int)) (err error) {
 	outcome := "nothing is published"
 	defer func() {
@@ -72,48 +71,57 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 			err = fmt.Errorf("cannot write to topic %q at %v, %s: %w", p.cfg.Topic, p.cfg.Brokers, outcome, err)
 		}
 	}()
-	defer must.Return(&err)
-	if p.topic != (dial.TopicID{}) && p.topic != must.Get(dial.FetchTopicID(ctx, p.client, p.cfg.Topic)) {
-		return errRecreated
+	records, err := encode(all, removed)
+	if err != nil {
+		return err
+	}
+	if p.topic != (dial.TopicID{}) {
+		now, err := dial.FetchTopicID(ctx, p.client, p.cfg.Topic)
+		if err != nil {
+			return err
+		}
+		if now != p.topic {
+			return errRecreated
+		}
 	}
 	_, partitions, err := dial.Partitions(ctx, p.client, p.cfg.Topic)
-	must.Do(err)
-	byPartition := make(map[int][]protocol.Record, len(partitions))
-	add := func(key, value []byte) {
-		partition := partitions[dial.PartitionOf(key, len(partitions))]
-		byPartition[partition] = append(byPartition[partition], protocol.Record{Key: protocol.NewBytes(key), Value: protocol.NewBytes(value)})
+	if err != nil {
+		return err
 	}
-	for _, f := range all {
-		value, err := proto.Marshal(f)
-		if err != nil {
-			return fmt.Errorf("cannot encode street %s: %w", forecasts.Key(f), err)
+	t, err := p.begin(ctx, partitions[0])
+	if err != nil {
+		return err
+	}
+	for n := 0; n < len(records); {
+		batch := firstBatch(records[n:])
+		if err := t.write(ctx, n, batch); err != nil {
+			// If the abort fails, the brokers abort the transaction after its timeout.
+			abort, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(p.cfg.RequestTimeout, 5*time.Second))
+			defer cancel()
+			_ = t.end(abort, false)
+			return err
 		}
-		add(forecasts.Key(f), value)
-	}
-	for _, key := range removed {
-		add([]byte(key), nil)
-	}
-	t := must.Get(p.begin(ctx, slices.Sorted(maps.Keys(byPartition))))
-	n := 0
-	for partition, records := range byPartition {
-		sequence := 0
-		for len(records) > 0 {
-			batch := firstBatch(records)
-			records = records[len(batch):]
-			if err := t.write(ctx, partition, sequence, batch); err != nil {
-				// If the abort fails, the brokers abort the transaction after its timeout.
-				abort, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(p.cfg.RequestTimeout, 5*time.Second))
-				defer cancel()
-				_ = t.end(abort, false)
-				return err
-			}
-			sequence += len(batch)
-			n += len(batch)
-			progress(n)
-		}
+		n += len(batch)
+		progress(n)
 	}
 	outcome = "it is unknown whether the forecasts are published"
 	return t.commit(ctx)
+}
+
+// encode returns a record for each forecast, and a tombstone for each removed key.
+func encode(all []*pb.StreetForecast, removed []string) ([]protocol.Record, error) {
+	records := make([]protocol.Record, 0, len(all)+len(removed))
+	for _, f := range all {
+		value, err := proto.Marshal(f)
+		if err != nil {
+			return nil, fmt.Errorf("cannot encode street %s: %w", forecasts.Key(f), err)
+		}
+		records = append(records, protocol.Record{Key: protocol.NewBytes(forecasts.Key(f)), Value: protocol.NewBytes(value)})
+	}
+	for _, key := range removed {
+		records = append(records, protocol.Record{Key: protocol.NewBytes([]byte(key))})
+	}
+	return records, nil
 }
 
 var errRecreated = errors.New("the topic was recreated since its forecasts were read")

@@ -16,12 +16,12 @@ import (
 	"trafficd/pipeline/lib/dial"
 )
 
-// transaction is a Kafka transaction: its records become visible atomically. The daemon recognises
-// its records in all partitions by their producer epoch, which is unique (contract 2). kafka-go
-// provides the requests, but no transactional producer.
+// transaction is a Kafka transaction on one partition: its records become visible atomically.
+// kafka-go provides the requests, but no transactional producer.
 type transaction struct {
 	*Publisher
-	producer kafka.ProducerSession
+	partition int
+	producer  kafka.ProducerSession
 }
 
 // prepare returns a transaction, after aborting any that a publisher with the same transactional ID
@@ -52,23 +52,20 @@ func (p *Publisher) CheckPermissions(ctx context.Context) (topic, id error) {
 	return topic, id
 }
 
-func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, error) {
+func (p *Publisher) begin(ctx context.Context, partition int) (*transaction, error) {
 	t, err := p.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	added := make([]kafka.AddPartitionToTxn, len(partitions))
-	for i, partition := range partitions {
-		added[i].Partition = partition
-	}
-	err = p.retry(ctx, "add partitions to the transaction", func(ctx context.Context) error {
+	t.partition = partition
+	err = p.retry(ctx, "add the partition to the transaction", func(ctx context.Context) error {
 		r, err := p.client.AddPartitionsToTxn(ctx, &kafka.AddPartitionsToTxnRequest{
 			TransactionalID: p.options.ID, ProducerID: t.producer.ProducerID, ProducerEpoch: t.producer.ProducerEpoch,
-			Topics: map[string][]kafka.AddPartitionToTxn{p.cfg.Topic: added},
+			Topics: map[string][]kafka.AddPartitionToTxn{p.cfg.Topic: {{Partition: partition}}},
 		})
 		if err == nil {
-			for _, partition := range r.Topics[p.cfg.Topic] {
-				err = errors.Join(err, partition.Error)
+			for _, added := range r.Topics[p.cfg.Topic] {
+				err = errors.Join(err, added.Error)
 			}
 		}
 		return err
@@ -77,15 +74,15 @@ func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, 
 }
 
 // write writes a record batch and returns when all in-sync replicas have it. sequence is the number
-// of records already written to the partition; brokers use it to detect duplicates.
-func (t *transaction) write(ctx context.Context, partition, sequence int, records []protocol.Record) error {
+// of records already written; brokers use it to detect duplicates.
+func (t *transaction) write(ctx context.Context, sequence int, records []protocol.Record) error {
 	frame, err := t.encode(sequence, records)
 	if err != nil {
 		return fmt.Errorf("cannot encode records: %w", err)
 	}
-	return t.retry(ctx, fmt.Sprintf("write to partition %d", partition), func(ctx context.Context) error {
+	return t.retry(ctx, fmt.Sprintf("write to partition %d", t.partition), func(ctx context.Context) error {
 		r, err := t.client.RawProduce(ctx, &kafka.RawProduceRequest{
-			Topic: t.cfg.Topic, Partition: partition, RequiredAcks: kafka.RequireAll, TransactionalID: t.options.ID,
+			Topic: t.cfg.Topic, Partition: t.partition, RequiredAcks: kafka.RequireAll, TransactionalID: t.options.ID,
 			RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(frame)},
 		})
 		if err == nil {

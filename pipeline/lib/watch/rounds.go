@@ -7,6 +7,15 @@ import (
 	"time"
 )
 
+const (
+	// Settle is how long a file must be unmodified before it is read: programs write it in several
+	// steps, with pauses on a busy machine.
+	Settle = 500 * time.Millisecond
+	// Recheck is the time between checks for changes that the operating system does not report, as on
+	// network file systems.
+	Recheck = time.Minute
+)
+
 // RetryAfter is the delay before a failed check is repeated, unless the feed has a shorter
 // interval.
 const RetryAfter = 5 * time.Second
