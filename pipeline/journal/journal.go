@@ -106,6 +106,9 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 		return nil, fmt.Errorf("cannot lock journal directory %s: %w; each daemon needs its own directory", cfg.Dir, err)
 	}
 	if err := j.recover(consumers); err != nil {
+		if isCorrupt(err) {
+			err = fmt.Errorf("%w; otherwise run trafficctl journal verify %s, which says how to save the intact frames", err, cfg.Dir)
+		}
 		return nil, errors.Join(fmt.Errorf("cannot recover the journal: %w", err), j.closeFiles())
 	}
 	j.updateFree()

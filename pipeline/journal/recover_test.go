@@ -98,6 +98,7 @@ func TestDamageIsNoTear(t *testing.T) {
 		_, err := Open(wideConfig(), nil, WithFS(fs))
 		var corrupt *CorruptError
 		require.ErrorAs(t, err, &corrupt, name)
+		require.ErrorContains(t, err, "run trafficctl journal verify "+wideConfig().Dir, name)
 		require.Equal(t, firstSegment, corrupt.Path, name)
 		require.Equal(t, wantOffset, corrupt.Offset, name)
 		require.Equal(t, damaged, fs.bytes(firstSegment), "%s: Open must write nothing", name)

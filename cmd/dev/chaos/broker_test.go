@@ -91,7 +91,9 @@ func TestLogPermissions(t *testing.T) {
 	r := startApache(t, "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "allow.everyone.if.no.acl.found=true")
 	r.Set("journal.kind=kafka")
 	const user, topic = "User:ANONYMOUS", "trafficd.log"
-	acl := func() *kadm.ACLBuilder { return kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral) }
+	acl := func() *kadm.ACLBuilder {
+		return kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral)
+	}
 	deny := acl().Deny(user).DenyHosts("*").Operations(kadm.OpDescribeConfigs)
 	for _, b := range []*kadm.ACLBuilder{acl().Allow(user).AllowHosts("*").Operations(kadm.OpAll), deny} {
 		created, err := r.admin.CreateACLs(t.Context(), b)
