@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"trafficd/schemas/feeds/xmlstream"
@@ -81,6 +82,7 @@ type Row struct {
 type Site struct {
 	ID, Version, Name, Side string
 	Lon, Lat                float64 // WGS84 degrees; NaN if there is no valid position
+	X, Y                    float64 // metres of the publisher's projection; 0 if there are none
 	Lanes                   int     // 0 if unknown
 	Line                    Line    // OpenLR; without points if there is none
 	Characteristics         []Characteristic
@@ -153,6 +155,7 @@ type Options struct {
 type Format struct {
 	Name     string
 	Defaults Options
+	zone     string // of local times, unless the options have one
 	parse    func(*parser, io.Reader) error
 }
 
@@ -173,6 +176,13 @@ func Lookup(name string) (Format, bool) {
 // what was read before may have been passed to sink.
 func (f Format) Parse(r io.Reader, o Options, sink Sink) (Summary, error) {
 	p := &parser{Options: o, sink: sink, codes: map[codeKey]string{}}
+	if p.Zone == nil && f.zone != "" {
+		zone, err := time.LoadLocation(f.zone)
+		if err != nil {
+			return p.Summary, fmt.Errorf("cannot load the time zone of %s: %w", f.Name, err)
+		}
+		p.Zone = zone
+	}
 	if err := f.parse(p, r); err != nil {
 		return p.Summary, fmt.Errorf("cannot read the document as %s: %w", f.Name, err)
 	}
@@ -200,6 +210,13 @@ func (p *parser) site(s *Site) error {
 		return nil
 	}
 	return p.sink.Site(s)
+}
+
+// checkPosition removes a position that is not valid.
+func (s *Site) checkPosition() {
+	if !validPosition(s.Lon, s.Lat) {
+		s.Lon, s.Lat = math.NaN(), math.NaN()
+	}
 }
 
 // walk reads an XML document that must contain an element with one of the names. It calls start and

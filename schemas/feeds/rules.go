@@ -48,6 +48,13 @@ func (v *value) set(text []byte, decimal byte, factor float64) {
 	v.Value, v.read = n*factor, true
 }
 
+// fail marks all values of the current site as faults.
+func (p *parser) fail(reason Reason) {
+	for i := range p.values {
+		p.values[i].reason = reason
+	}
+}
+
 // finish applies the rules to the values of a site, passes the rows on and forgets the values. Values
 // without a time of their own have that of at.
 func (p *parser) finish(site string, at stamp) error {

@@ -305,7 +305,7 @@ func TestTruncatedDocuments(t *testing.T) {
 			text = strings.TrimRight(text, " \n")
 			whole, err := parse(t, format, strings.NewReader(text), options)
 			require.NoError(t, err)
-			step := 7
+			step := 29
 			if needs.Long() {
 				step = 1
 			}
@@ -323,7 +323,7 @@ func TestTruncatedDocuments(t *testing.T) {
 // with an error, or breaks what every row has.
 func TestMutatedDocuments(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	mutants := 20_000
+	mutants := 5_000
 	if needs.Long() {
 		mutants = 1_000_000
 	}
