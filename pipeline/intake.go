@@ -28,7 +28,7 @@ import (
 type Config struct {
 	// maximum number of bodies decoded concurrently, at most half of them from one client; 0: two per
 	// CPU
-	Workers int `setting:"workers"`
+	Workers int `setting:"-"`
 	// Maximum number of complete bodies that wait for a worker; further batches are rejected with 503.
 	// One client may fill at most half of the queue.
 	Queue        int   `setting:"queue"`
@@ -52,7 +52,6 @@ func DefaultConfig() Config {
 // separately.
 func (c Config) Check() error {
 	return errors.Join(
-		settings.Within("workers", c.Workers, 0, 1024, "each keeps the columns of one batch in memory"),
 		settings.Within("queue", c.Queue, 1, 100_000, "each entry may hold a whole compressed body"),
 		settings.Within("max_body_bytes", c.MaxBodyBytes, 1<<10, 1<<40, "it bounds the CPU time of a decompression bomb, not memory"),
 	)

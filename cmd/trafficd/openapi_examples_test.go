@@ -81,7 +81,7 @@ func TestOpenAPIExamples(t *testing.T) {
 
 	// Go's client may report that the connection was closed instead of an early response, unless
 	// the daemon reads all that the client sends.
-	d := examplesProcess(t, "api.discard_time=1m")
+	d := examplesProcess(t)
 	for path, bodies := range requests {
 		for name, values := range bodies {
 			for _, body := range values {

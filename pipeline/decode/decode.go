@@ -18,7 +18,7 @@ type Config struct {
 	BatchLimit int `setting:"batch_limit"`
 	// maximum number of items in a batch; with more, the whole request is rejected (contract 1.1)
 	HardLimit int `setting:"hard_limit"`
-	MaxDepth  int `setting:"max_depth"` // maximum nesting of objects and arrays in a body
+	MaxDepth  int `setting:"-"` // maximum nesting of objects and arrays in a body
 }
 
 // DefaultConfig returns a batch limit of 14,000 items, a hard limit of ten times that, and a
@@ -32,7 +32,6 @@ func (c Config) Validate() error {
 	return errors.Join(
 		settings.Within("batch_limit", c.BatchLimit, 1, 1_000_000, "each takes about 60 bytes of memory"),
 		settings.Within("hard_limit", c.HardLimit, c.BatchLimit, 100_000_000, "items beyond batch_limit are rejected individually"),
-		settings.Within("max_depth", c.MaxDepth, 4, 10_000, "a measurement is at depth 3"),
 	)
 }
 

@@ -58,7 +58,7 @@
 //
 // # Memory
 //
-// The sink needs parallel_requests × (batch_bytes + the size of the compressed record batch), 12
+// The sink needs ParallelRequests × (batch_bytes + the size of the compressed record batch), 12
 // bytes per row of a block and, during a lookup, memory for one response and the IDs of one
 // partition's rows.
 package kafka

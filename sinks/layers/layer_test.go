@@ -475,9 +475,6 @@ func TestConfig(t *testing.T) {
 	f("horizons", func(c *Config) { c.Horizons = make([]int, 13) })
 	f("stale_after", func(c *Config) { c.StaleAfter = 0 })
 	f("stale is", func(c *Config) { c.Stale = "maybe" })
-	f("keep_forms", func(c *Config) { c.KeepForms = time.Second })
-	f("max_waiting", func(c *Config) { c.MaxWaiting = -1 })
-	f("build_interval", func(c *Config) { c.BuildInterval = time.Millisecond })
 	c := DefaultConfig()
 	c.Horizons = nil // only the whole layer
 	require.NoError(t, c.Validate())

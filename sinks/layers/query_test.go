@@ -351,7 +351,7 @@ func TestEarlierLayersInMemory(t *testing.T) {
 }
 
 // TestDroppedFormsInMemory checks that a body that is dropped because no client has requested it
-// for keep_forms counts as one of an earlier layer.
+// for KeepForms counts as one of an earlier layer.
 func TestDroppedFormsInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
@@ -963,7 +963,7 @@ func TestWaitKeepsNoLayer(t *testing.T) {
 	wait.Wait()
 }
 
-// TestUnusedForms checks that a form is dropped when no client has requested it for keep_forms, and
+// TestUnusedForms checks that a form is dropped when no client has requested it for KeepForms, and
 // made again for the next request.
 func TestUnusedForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -1010,7 +1010,7 @@ func TestUnusedForms(t *testing.T) {
 }
 
 // TestFormsAreKept checks that a client that repeats its request every minute keeps the form with
-// the minimum of keep_forms.
+// the minimum of KeepForms.
 func TestFormsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
@@ -1088,7 +1088,7 @@ func builtAt(n int32, now time.Time) *Layer {
 	return l
 }
 
-// TestBodiesAreMadeOnRequest checks that a body that no client has requested for keep_forms is made
+// TestBodiesAreMadeOnRequest checks that a body that no client has requested for KeepForms is made
 // by the first of several concurrent requests, and that it is then the same as if every build had
 // included it.
 func TestBodiesAreMadeOnRequest(t *testing.T) {

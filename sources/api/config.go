@@ -9,7 +9,7 @@ import (
 	"trafficd/pipeline/lib/settings"
 )
 
-// Config configures the server for clients.
+// Config configures the server for clients. Fields without a key are constants that tests vary.
 type Config struct {
 	Listen string `setting:"listen"` // address for clients, host:port; :8080 is every interface
 	// prefix of all paths, empty or like /traffic, for proxies that do not strip it
@@ -20,20 +20,20 @@ type Config struct {
 	// what other clients leave. Raise it with the number of clients.
 	MaxConnections int `setting:"max_connections"`
 	// maximum size of a request's header, and size of the read buffer of each connection
-	MaxHeaderBytes int `setting:"max_header_bytes"`
+	MaxHeaderBytes int `setting:"-"`
 	// Maximum number of connections from one address (IPv6: /64) that have not sent a valid key; 0: no
 	// limit. Raise it if many clients share an address, such as a proxy's.
 	MaxSilent int `setting:"max_silent_connections"`
 	// time from the first byte of a request to the first byte of its body; reduced under load
-	HeaderTimeout time.Duration `setting:"header_timeout"`
+	HeaderTimeout time.Duration `setting:"-"`
 	// maximum time between two requests on a connection; longer than proxies keep idle connections
 	IdleTimeout  time.Duration `setting:"idle_timeout"`
-	WriteTimeout time.Duration `setting:"write_timeout"` // time for a client to read 1 MiB of a response
-	// minimum average rate at which a client reads a response after write_timeout; 0: none
-	WriteMinBytesPerSecond int64 `setting:"write_min_bytes_per_second"`
+	WriteTimeout time.Duration `setting:"-"` // time for a client to read 1 MiB of a response
+	// minimum average rate at which a client reads a response after WriteTimeout; 0: none
+	WriteMinBytesPerSecond int64 `setting:"-"`
 	// time to read and discard the rest of a body whose request got an error, so that the client, or
 	// the proxy that sends it, sees the error instead of a reset connection
-	DiscardTime time.Duration `setting:"discard_time"`
+	DiscardTime time.Duration `setting:"-"`
 	// time for which requests are still served after SIGTERM, while /readyz returns 503; longer than
 	// the interval at which load balancers poll it
 	DrainGrace time.Duration `setting:"drain_grace"`
@@ -46,8 +46,8 @@ type Config struct {
 
 // DefaultConfig returns the defaults, without keys.
 //
-// A client at 14 Mbit/s sends the largest body, 16 MiB, within discard_time. It is not longer than
-// header_timeout, for which a client can hold a connection anyway.
+// A client at 14 Mbit/s sends the largest body, 16 MiB, within DiscardTime. It is not longer than
+// HeaderTimeout, for which a client can hold a connection anyway.
 func DefaultConfig() Config {
 	return Config{
 		Listen:                 ":8080",
@@ -74,13 +74,7 @@ func (c Config) Validate() error {
 		settings.Check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key must be set together"),
 		settings.Positive("max_connections", c.MaxConnections, "otherwise no client is served"),
 		settings.AtLeast("max_silent_connections", c.MaxSilent, 0, "0 means no limit"),
-		settings.Within("max_header_bytes", c.MaxHeaderBytes, 1<<10, 1<<20,
-			"a plain request needs a few hundred bytes, and every connection has a buffer of this size"),
-		settings.Positive("header_timeout", c.HeaderTimeout, "a client that sends nothing would hold its connection forever"),
 		settings.Positive("idle_timeout", c.IdleTimeout, "idle connections would stay open forever"),
-		settings.Positive("write_timeout", c.WriteTimeout, "a client that reads nothing would hold its response forever"),
-		settings.AtLeast("write_min_bytes_per_second", c.WriteMinBytesPerSecond, 0, "0 means no minimum"),
-		settings.Within("discard_time", c.DiscardTime, 0, time.Minute, "the connection stays open for this long"),
 		settings.Within("drain_grace", c.DrainGrace, 0, time.Minute, "every shutdown waits for it"),
 	}
 	for _, origin := range c.CORSOrigins {

@@ -507,12 +507,7 @@ func TestConfig(t *testing.T) {
 	f("tls_cert", func(c *Config) { c.TLSCert = "x" })
 	f("max_connections", func(c *Config) { c.MaxConnections = 0 })
 	f("max_silent_connections", func(c *Config) { c.MaxSilent = -1 })
-	f("max_header_bytes", func(c *Config) { c.MaxHeaderBytes = 100 })
-	f("header_timeout", func(c *Config) { c.HeaderTimeout = 0 })
 	f("idle_timeout", func(c *Config) { c.IdleTimeout = 0 })
-	f("write_timeout", func(c *Config) { c.WriteTimeout = -1 })
-	f("write_min_bytes_per_second", func(c *Config) { c.WriteMinBytesPerSecond = -1 })
-	f("discard_time", func(c *Config) { c.DiscardTime = time.Hour })
 	f("drain_grace", func(c *Config) { c.DrainGrace = time.Hour })
 	f("keys: entry 1", func(c *Config) { c.Keys[0].Name = "" })
 }

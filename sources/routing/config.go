@@ -14,8 +14,8 @@ import (
 
 // Config configures the routing web service.
 //
-// A client may use up to half of what other clients leave free of each of the limits
-// admission_requests, admission_bytes and max_watches.
+// A client may use up to half of what other clients leave free of AdmissionRequests, AdmissionBytes
+// and MaxWatches. Fields without a key are constants that tests vary.
 type Config struct {
 	// Scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: from
 	// the request. Set it behind a proxy.
@@ -28,30 +28,30 @@ type Config struct {
 	VendorPrefix  string `setting:"vendor_prefix"`
 	MaxBodyBytes  int64  `setting:"max_body_bytes"` // maximum size of a request, both as sent and decompressed
 	MaxPoints     int    `setting:"max_points"`     // maximum number of points in a request
-	MaxDepth      int    `setting:"max_depth"`      // maximum nesting depth of collections
+	MaxDepth      int    `setting:"-"`              // maximum nesting depth of collections
 	DropMeasures  bool   `setting:"drop_measures"`  // true: drop the M coordinates of WKT and WKB; false: reject them
-	upload.Limits `setting:",squash"`
+	upload.Limits `setting:"-"`
 	// maximum number of requests whose body is being received or processed; further ones get a 503
-	AdmissionRequests int64 `setting:"admission_requests"`
+	AdmissionRequests int64 `setting:"-"`
 	// maximum memory used by the bodies and responses of these requests; further ones get a 503
-	AdmissionBytes int64 `setting:"admission_bytes"`
+	AdmissionBytes int64 `setting:"-"`
 	// maximum number of requests processed concurrently; more than one per CPU slows each down
-	Concurrency int        `setting:"concurrency"`
-	MaxWatches  int        `setting:"max_watches"` // maximum number of admitted requests that watch a job
-	Jobs        JobsConfig `setting:"jobs"`        // limits of jobs
+	Concurrency int        `setting:"-"`
+	MaxWatches  int        `setting:"-"`    // maximum number of admitted requests that watch a job
+	Jobs        JobsConfig `setting:"jobs"` // limits of jobs
 }
 
 // JobsConfig configures the jobs.
 type JobsConfig struct {
-	Workers           int           `setting:"workers"`              // maximum number of jobs that run concurrently
-	Max               int           `setting:"max"`                  // maximum number of jobs, whether queued, running or ended
-	MaxPerClient      int           `setting:"max_per_client"`       // maximum number of jobs per client
-	MaxGeometries     int           `setting:"max_geometries"`       // maximum number of geometries in a job
-	MaxBytes          int64         `setting:"max_bytes"`            // maximum memory used by all jobs
-	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // maximum memory used by the jobs of a client
-	Keep              time.Duration `setting:"keep"`                 // time for which an ended job can be fetched
-	Replica           string        `setting:"replica"`              // name of this replica in job IDs; empty: the host name and api.listen
-	MaxPoll           time.Duration `setting:"max_poll"`             // maximum time that watchJob waits, whatever the request specifies
+	Workers           int           `setting:"-"`         // maximum number of jobs that run concurrently
+	Max               int           `setting:"max"`       // maximum number of jobs, whether queued, running or ended
+	MaxPerClient      int           `setting:"-"`         // maximum number of jobs per client
+	MaxGeometries     int           `setting:"-"`         // maximum number of geometries in a job
+	MaxBytes          int64         `setting:"max_bytes"` // maximum memory used by all jobs
+	MaxBytesPerClient int64         `setting:"-"`         // maximum memory used by the jobs of a client
+	Keep              time.Duration `setting:"keep"`      // time for which an ended job can be fetched
+	Replica           string        `setting:"replica"`   // name of this replica in job IDs; empty: the host name and api.listen
+	MaxPoll           time.Duration `setting:"-"`         // maximum time that watchJob waits, whatever the request specifies
 }
 
 // DefaultConfig returns the default settings. They allow 100,000 points in a request: 5 MB of XML
@@ -88,26 +88,13 @@ func (c Config) Validate() error {
 		settings.Check(prefix.MatchString(c.VendorPrefix) && c.VendorPrefix != "OG",
 			"vendor_prefix is %q, must be upper-case letters, digits and underscores such as PTV, and not OG, which has its own formats",
 			c.VendorPrefix),
-		settings.AtLeast("max_body_bytes", c.MaxBodyBytes, 1<<10, "an envelope with one point needs this much"),
+		settings.Within("max_body_bytes", c.MaxBodyBytes, 1<<10, c.AdmissionBytes/4,
+			"an envelope with one point needs 1KiB; a client may use half of the 64MiB for bodies, and a growing buffer is copied"),
 		settings.Positive("max_points", c.MaxPoints, "otherwise nothing could be converted"),
-		settings.Within("max_depth", c.MaxDepth, 1, 1000, "each level uses stack space"),
-		c.Limits.Validate(),
-		settings.AtLeast("admission_requests", c.AdmissionRequests, 4,
-			"a client may use half of them, and a client that watches a job needs a second one for other requests"),
-		settings.AtLeast("admission_bytes", c.AdmissionBytes, 4*c.MaxBodyBytes,
-			"four times max_body_bytes, because a client may use half of the memory, and a growing buffer is copied"),
-		settings.Positive("concurrency", c.Concurrency, "otherwise no request is ever processed"),
-		settings.Within("max_watches", int64(c.MaxWatches), 1, c.AdmissionRequests-2,
-			"a watch uses one of admission_requests, and a client at its limit of watches needs one more for other requests"),
-		settings.Positive("jobs.workers", j.Workers, "otherwise no job ever runs"),
 		settings.Positive("jobs.max", j.Max, "otherwise no job can be started"),
-		settings.Positive("jobs.max_per_client", j.MaxPerClient, "otherwise no job can be started"),
-		settings.Positive("jobs.max_geometries", j.MaxGeometries, "otherwise no job can be started"),
-		settings.AtLeast("jobs.max_bytes_per_client", j.MaxBytesPerClient, 1<<10, "a job of a few points needs this much"),
 		settings.AtLeast("jobs.max_bytes", j.MaxBytes, j.MaxBytesPerClient,
 			"otherwise no client could reach its limit"),
 		settings.AtLeast("jobs.keep", j.Keep, time.Second, "otherwise no result could be fetched"),
-		settings.Within("jobs.max_poll", j.MaxPoll, time.Millisecond, 10*time.Minute, "a request occupies its connection for this long"),
 	)
 }
 

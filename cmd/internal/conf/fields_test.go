@@ -25,10 +25,10 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		fields := conf.FieldsOf(typ)
 		squashed := 0
 		for i := range typ.NumField() {
-			if f := typ.Field(i); f.Anonymous {
-				squashed += len(conf.FieldsOf(f.Type)) - 1
-			} else if !f.IsExported() || f.Tag.Get("setting") == "-" {
+			if f := typ.Field(i); !f.IsExported() || f.Tag.Get("setting") == "-" {
 				squashed--
+			} else if f.Anonymous {
+				squashed += len(conf.FieldsOf(f.Type)) - 1
 			}
 		}
 		require.Equal(t, typ.NumField()+squashed, len(fields), "%s (%s) has a field without a setting tag", at, typ)

@@ -145,7 +145,7 @@ func TestAllErrorsAreReported(t *testing.T) {
 		Set: []string{
 			"nothing", "log.level=loud", "log.format=xml", "ops.listen=8081", "shutdown_timeout=1ms", "memory_limit=1",
 			"clickhouse.database=1", "clickhouse.username=", "kafka.brokers=", "kafka.delivery.max_rows=0", "kafka.delivery.linger=1h",
-			"pipeline.workers=-1", "pipeline.queue=0", "pipeline.decode.max_depth=1", "pipeline.idempotency.window=0s", "layers.stale=maybe", "routing.max_points=0",
+			"pipeline.queue=0", "pipeline.idempotency.window=0s", "layers.stale=maybe", "routing.max_points=0",
 			"registry.feeds=[{product_instance: a, file: {column: x}}]", "forecasts.feed=fax", "api.max_connections=0", "ingest.receive_timeout=0s",
 		},
 		Environ: []string{"TRAFFICD_KAFKA_TOPIC=x", "TRAFFICD_LAYERS__MAX_STREETS=none"},
@@ -156,7 +156,7 @@ func TestAllErrorsAreReported(t *testing.T) {
 		"log.level is", "log.format is", "ops.listen is", "shutdown_timeout is", "memory_limit is",
 		"clickhouse.database is", "clickhouse.username must", "kafka.brokers must", "kafka.delivery.max_rows is", "kafka.delivery.linger is",
 		"kafka.topic must", "kafka.batch_bytes is", "kafka.tls.cert and", "kafka.tls.enabled must",
-		"pipeline.workers is", "pipeline.queue is", "pipeline.decode.max_depth is", "pipeline.idempotency.window is", "layers.stale is", "routing.max_points is",
+		"pipeline.queue is", "pipeline.idempotency.window is", "layers.stale is", "routing.max_points is",
 		"registry.feeds[0].file.path must", "forecasts.feed is", "api.max_connections is", "ingest.receive_timeout is",
 		`unknown key "kafka_topic"`, `"layers.max_streets" (environment`,
 	} {

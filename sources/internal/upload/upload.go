@@ -21,7 +21,7 @@ type Limits struct {
 	ReceiveTimeout time.Duration `setting:"receive_timeout"` // time to receive a whole body
 	// minimum average rate of a body since its first byte; 0: none
 	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
-	RateGrace         time.Duration `setting:"rate_grace"` // time before min_bytes_per_second applies
+	RateGrace         time.Duration `setting:"-"` // time before min_bytes_per_second applies
 }
 
 // DefaultLimits returns a timeout of a minute and a minimum of 4 KiB/s after five seconds.
@@ -34,7 +34,6 @@ func (l Limits) Validate() error {
 	return errors.Join(
 		settings.Positive("receive_timeout", l.ReceiveTimeout, "otherwise a client could occupy a slot forever"),
 		settings.AtLeast("min_bytes_per_second", l.MinBytesPerSecond, 0, "0 means no minimum"),
-		settings.Within("rate_grace", l.RateGrace, 0, l.ReceiveTimeout, "receiving ends after receive_timeout anyway"),
 	)
 }
 
