@@ -22,7 +22,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/measurement"
@@ -88,7 +87,9 @@ input for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 			if info, err := os.Stat(args[0]); args[0] == stdio || err == nil && !info.Mode().IsRegular() {
 				return fmt.Errorf("%s must be a regular file, because it is read twice", args[0])
 			}
-			must.Do(selected.narrow(cmd.Context(), args[0]))
+			if err := selected.narrow(cmd.Context(), args[0]); err != nil {
+				return err
+			}
 			if !s.quiet {
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s; the key must belong to it\n",
 					selected.productInstance)
@@ -129,13 +130,17 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 	reasons, n := map[[2]string]*reason{}, 0
 	var seen recent[key]
 	for l, err := range (selection{}).letters(ctx, path, std.in, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
-		must.Do(err)
+		if err != nil {
+			return err
+		}
 		k := key{l.id(), l.Sink}
 		if !seen.add(k) {
 			continue
 		}
 		if asJSON {
-			must.Do(lines.Encode(l.DeadLetter), "cannot write the dead letters")
+			if err := lines.Encode(l.DeadLetter); err != nil {
+				return fmt.Errorf("cannot write the dead letters: %w", err)
+			}
 			continue
 		}
 		if n == 0 {
@@ -162,7 +167,9 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 			r.last = l.At
 		}
 		if n++; n%tableRows == 0 {
-			must.Do(table.Flush(), "cannot write the dead letters")
+			if err := table.Flush(); err != nil {
+				return fmt.Errorf("cannot write the dead letters: %w", err)
+			}
 		}
 	}
 	if asJSON {
@@ -310,7 +317,9 @@ func looksTruncated(line []byte) bool {
 func (s *selection) narrow(ctx context.Context, path string) error {
 	found := map[string]bool{}
 	for l, err := range s.letters(ctx, path, nil, func(string) {}) {
-		must.Do(err)
+		if err != nil {
+			return err
+		}
 		found[l.ProductInstance] = true
 	}
 	names := slices.Sorted(maps.Keys(found))

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/client"
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/forecast"
 	"trafficd/sources/forecasts"
@@ -54,9 +53,15 @@ is the message itself.`,
 			if !slices.Contains(forecast.Formats, format) {
 				return fmt.Errorf("--format %q must be one of %v", format, forecast.Formats)
 			}
-			daemon := must.Get(c.client())
+			daemon, err := c.client()
+			if err != nil {
+				return err
+			}
 			defer daemon.Close()
-			resp := must.Get(forecast.Get(cmd.Context(), daemon, horizon))
+			resp, err := forecast.Get(cmd.Context(), daemon, horizon)
+			if err != nil {
+				return err
+			}
 			if !c.quiet {
 				fmt.Fprintln(std.err, "trafficctl:", describe(resp))
 			}
@@ -163,16 +168,25 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			if options.Timeout < time.Second {
 				return fmt.Errorf("--transaction-timeout %s must be at least 1s", options.Timeout)
 			}
-			content := must.Get(readForecasts(cmd.Context(), std, args[0], input, maxSpeed))
+			content, err := readForecasts(cmd.Context(), std, args[0], input, maxSpeed)
+			if err != nil {
+				return err
+			}
 			if missing && content.Skipped > 0 {
 				return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct the file, " +
 					"or publish without the flag")
 			}
-			publisher := must.Get(publish.NewPublisher(cfg, options))
+			publisher, err := publish.NewPublisher(cfg, options)
+			if err != nil {
+				return err
+			}
 			defer publisher.Close()
 			var removed []string
 			if missing {
-				inTopic := must.Get(publisher.Digests(cmd.Context(), readWithin))
+				inTopic, err := publisher.Digests(cmd.Context(), readWithin)
+				if err != nil {
+					return err
+				}
 				inFile := make(map[string]bool, len(content.Forecasts))
 				for _, f := range content.Forecasts {
 					inFile[string(forecasts.Key(f))] = true
@@ -182,7 +196,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			total := len(content.Forecasts) + len(removed)
 			display := newProgress(std.err, quiet, int64(total),
 				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
-			err := publisher.Publish(cmd.Context(), content.Forecasts, removed, func(n int) {
+			err = publisher.Publish(cmd.Context(), content.Forecasts, removed, func(n int) {
 				display.show(int64(n), "", fmt.Sprintf("%d of %d streets", n, total))
 			})
 			display.end()
@@ -191,7 +205,9 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 					err = fmt.Errorf("%w\n%s", err, kafkaFlags.Replace(cause.Error()))
 				}
 			}
-			must.Do(err)
+			if err != nil {
+				return err
+			}
 			fmt.Fprintf(std.err, "trafficctl: %s published, %s removed\n", plural(len(content.Forecasts), "street"), grouped(len(removed)))
 			return errIfFaulty(std, content)
 		},

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/geometry"
 	"trafficd/schemas/geo"
@@ -91,9 +90,17 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	cfg := c.cfg
 	cfg.From = geometry.EncodingOf(c.from, feed.TrimCompression(name))
 	cfg.To = geometry.EncodingOf(c.to, feed.TrimCompression(c.output))
-	must.Do(cfg.Validate())
-	from := must.Get(parseSystem("format-from", c.formatFrom))
-	to := must.Get(parseSystem("format-to", c.formatTo))
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	from, err := parseSystem("format-from", c.formatFrom)
+	if err != nil {
+		return err
+	}
+	to, err := parseSystem("format-to", c.formatTo)
+	if err != nil {
+		return err
+	}
 
 	if in, err := os.Stat(name); err == nil && in.Mode().IsRegular() {
 		if out, err := os.Stat(c.output); err == nil && os.SameFile(in, out) {
@@ -101,7 +108,9 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 		}
 	}
 	in, err := feed.OpenFile(ctx, name, std.in)
-	must.Do(err, "cannot read geometries")
+	if err != nil {
+		return fmt.Errorf("cannot read geometries: %w", err)
+	}
 	defer func() { _ = in.Close() }()
 	display, add := newByteProgress(std.err, "converted", in.Size, c.quiet || in.Size == 0)
 	add(in.BytesRead())

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/conf"
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/inspect"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficd/config"
@@ -92,7 +91,9 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 			name = args[0]
 			f, err = inspect.Open(name)
 		}
-		must.Do(err)
+		if err != nil {
+			return err
+		}
 		defer f.Close()
 		return run(cmd.Context(), name, f)
 	}
@@ -111,7 +112,10 @@ Exit codes: 0 no damage found, 1 damage found or failure.`,
 		Example: `  trafficctl journal ls trafficd-data/journal
   trafficctl journal ls --config /etc/trafficd/trafficd.yaml`,
 	}, func(ctx context.Context, dir string, f inspect.Journal) error {
-		in := must.Get(interrupt.Call(ctx, f.Inspect))
+		in, err := interrupt.Call(ctx, f.Inspect)
+		if err != nil {
+			return err
+		}
 		table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(table, "segment\tstate\tfirst\tlast\tframes\tbytes\t")
 		frames, bytes := 0, int64(0)
@@ -176,7 +180,9 @@ next block. The command reads every frame that a consumer has not consumed.`,
 		var gaps []*inspect.Gap
 		consumers, err := interrupt.Call(ctx, func() (all []inspect.Consumer, err error) { all, gaps, err = f.Consumers(); return all, err })
 		display.end()
-		must.Do(err)
+		if err != nil {
+			return err
+		}
 		var footer strings.Builder // lines below the table
 		bad := len(gaps) > 0
 		for _, g := range gaps {
@@ -258,7 +264,9 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 		f.OnRead(add)
 		v, err := interrupt.Call(ctx, f.Verify)
 		display.end()
-		must.Do(err)
+		if err != nil {
+			return err
+		}
 		for _, s := range v.Segments {
 			switch {
 			case s.Err != nil:

@@ -16,7 +16,6 @@ import (
 
 	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/conf"
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/inspect"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"
@@ -70,9 +69,11 @@ Exit codes: 0 everything is delivered, 1 interrupted or failed.`,
 
 // adoptJournal delivers the journal in c.Journal.Dir. It returns an error unless all is delivered.
 func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool) (err error) {
-	defer must.Return(&err)
 	dir, sinks := c.Journal.Dir, c.EnabledSinks()
-	consumers := must.Get(consumersOf(dir, sinks))
+	consumers, err := consumersOf(dir, sinks)
+	if err != nil {
+		return err
+	}
 	total, names, waiting := int64(0), []string{}, map[string]int64{}
 	for _, x := range consumers {
 		names, waiting[x.Name] = append(names, x.Name), int64(x.Rows)
@@ -84,7 +85,10 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 	defer display.end()
 	c.Log.SetLevel()
 	log := zerolog.New(zerolog.ConsoleWriter{Out: notes{display}, NoColor: true, PartsExclude: []string{zerolog.TimestampFieldName}})
-	j := must.Get(journal.Open(c.Journal.Config, names, journal.WithLogger(log)))
+	j, err := journal.Open(c.Journal.Config, names, journal.WithLogger(log))
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	dead := pipeline.NewDeadLetters(c.DeadLetters)
 	if err := dead.Check(); err != nil {
@@ -99,7 +103,10 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 	errs := make([]error, len(sinks))
 	deliveries := map[string]*pipeline.Delivery{}
 	for i, s := range sinks {
-		store := must.Get(s.Open(c, log))
+		store, err := s.Open(c, log)
+		if err != nil {
+			return err
+		}
 		d, err := pipeline.NewDelivery(s.Name, s.Delivery(c), pipeline.Local(j, s.Name), store, dead, log)
 		if err != nil {
 			return errors.Join(err, store.Close())
@@ -122,7 +129,9 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 		errs[i] = errors.Join(errs[i], err)
 		fmt.Fprintf(std.out, "delivered to %s: %s\n", s.Name, plural(int(deliveries[s.Name].Status().Rows), "row"))
 	}
-	must.Do(errors.Join(errs...))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	fmt.Fprintf(std.out, "everything in %s is delivered\n", dir)
 	return nil
 }
@@ -153,10 +162,15 @@ func followDeliveries(ctx context.Context, display *progress, deliveries map[str
 // consumersOf returns the consumers of the journal in dir. It returns an error if the journal is
 // damaged or its consumers do not match the enabled sinks.
 func consumersOf(dir string, sinks []config.Sink) ([]inspect.Consumer, error) {
-	f := must.Get(inspect.Open(dir))
+	f, err := inspect.Open(dir)
+	if err != nil {
+		return nil, err
+	}
 	defer f.Close()
 	consumers, gaps, err := f.Consumers()
-	must.Do(err)
+	if err != nil {
+		return nil, err
+	}
 	damaged := len(gaps) > 0
 	cursors := map[string]bool{}
 	for _, x := range consumers {

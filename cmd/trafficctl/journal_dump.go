@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/inspect"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/pipeline"
@@ -125,7 +124,9 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err err
 		case ctx.Err() != nil:
 			return interrupt.Error(ctx)
 		case err == nil:
-			must.Do(d.frame(frame, lines))
+			if err := d.frame(frame, lines); err != nil {
+				return err
+			}
 		case !isGap:
 			return err
 		case !d.skipDamaged:
@@ -160,24 +161,27 @@ func (d *dump) frame(frame durable.Frame, lines *json.Encoder) error {
 	if d.batch != "" && from.BatchID != d.batch || d.instance != "" && from.ProductInstance != d.instance {
 		return nil
 	}
-	write := func(line any) {
+	write := func(line any) error {
 		d.written++
-		must.Do(lines.Encode(line), "cannot write the dump")
+		if err := lines.Encode(line); err != nil {
+			return fmt.Errorf("cannot write the dump: %w", err)
+		}
+		return nil
 	}
 	whole := dumpedFrame{frame.Seq, from, b.Rows(), d.response.Len(), d.response.Key != "", len(frame.Data)}
 	if d.frames && d.detector == "" { // print frames without rows too
-		write(whole)
-		return nil
+		return write(whole)
 	}
 	for row := range b.Rows() {
 		if d.detector != "" && string(b.Code(row)) != d.detector {
 			continue
 		}
 		if d.frames {
-			write(whole)
-			return nil
+			return write(whole)
 		}
-		write(dumpedItem{pipeline.ItemOf(b, row), b.Index[row], from})
+		if err := write(dumpedItem{pipeline.ItemOf(b, row), b.Index[row], from}); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/inspect"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/pipeline"
@@ -60,25 +59,40 @@ type ahead struct {
 }
 
 func restamp(ctx context.Context, std streams, dir string, quiet bool) (err error) {
-	defer must.Return(&err)
-	must.Get(inspect.Open(dir)).Close() // a directory that is no journal must not get a lock file
-	must.Do(checkOwner(dir))
-	lock := must.Get(journal.Lock(dir))
+	f, err := inspect.Open(dir) // a directory that is no journal must not get a lock file
+	if err != nil {
+		return err
+	}
+	f.Close()
+	if err := checkOwner(dir); err != nil {
+		return err
+	}
+	lock, err := journal.Lock(dir)
+	if err != nil {
+		return err
+	}
 	defer lock.Close()
-	f := must.Get(inspect.Open(dir))
+	f, err = inspect.Open(dir)
+	if err != nil {
+		return err
+	}
 	defer f.Close()
 	now := time.Now()
 	display, add := newByteProgress(std.err, "read", f.Bytes(false), quiet)
 	f.OnRead(add)
 	a, err := interrupt.Call(ctx, func() (ahead, error) { return findAhead(f, now.Add(pipeline.ClockTolerance).UnixNano()) })
 	display.end()
-	must.Do(err)
+	if err != nil {
+		return err
+	}
 	if a.first == 0 {
 		fmt.Fprintf(std.out, "no frame in %s is ahead of the clock, which says %s\n", dir, timestamp(now))
 		return nil
 	}
 	consumers, gaps, err := f.Consumers()
-	must.Do(err)
+	if err != nil {
+		return err
+	}
 	if len(gaps) > 0 || slices.ContainsFunc(consumers, func(c inspect.Consumer) bool { return c.Err != nil }) {
 		return fmt.Errorf("cannot restamp %[1]s: it is damaged; run trafficctl journal verify %[1]s to see what to do", dir)
 	}
@@ -98,7 +112,9 @@ func restamp(ctx context.Context, std streams, dir string, quiet bool) (err erro
 		}
 		to = at
 	})
-	must.Do(err, "cannot restamp "+dir)
+	if err != nil {
+		return fmt.Errorf("cannot restamp %s: %w", dir, err)
+	}
 	fmt.Fprintf(std.out, "restamped frames %d to %d: received_at is now %s to %s, the newest was %s\n", a.first, a.last,
 		timestamp(time.Unix(0, from)), timestamp(time.Unix(0, to)), timestamp(time.Unix(0, a.newest)))
 	for _, c := range consumers {

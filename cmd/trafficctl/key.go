@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/keyfile"
 	"trafficd/sources/api"
 )
@@ -47,15 +46,21 @@ Without --client, the client is the key's name.`,
   trafficctl key new --name map --product-instance north --rights forecast --timezone Europe/Copenhagen --requests-per-second 50`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) (err error) {
-			e.Expires = must.Get(parseExpiry(expires, time.Now()))
+			if e.Expires, err = parseExpiry(expires, time.Now()); err != nil {
+				return err
+			}
 			key := keyfile.NewKey()
 			e.SHA256 = keyfile.Digest(key)
-			must.Do(e.Validate(), "cannot create the key")
+			if err := e.Validate(); err != nil {
+				return fmt.Errorf("cannot create the key: %w", err)
+			}
 			if file == "" {
 				_, err = fmt.Fprintf(std.out, "%s\n\n%s", key, keyfile.Text(e))
 				return err
 			}
-			must.Do(keyfile.Append(file, e))
+			if err := keyfile.Append(file, e); err != nil {
+				return err
+			}
 			if _, err = fmt.Fprintln(std.out, key); err != nil {
 				return fmt.Errorf("cannot print the key; remove it with trafficctl key revoke %q --file %s: %w", e.Name, file, err)
 			}

@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"trafficd/cmd/internal/client"
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 )
@@ -54,7 +53,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	std.out = out
 	root := newRoot(std)
 	root.SetArgs(args)
-	err := execute(ctx, root)
+	err := root.ExecuteContext(ctx)
 	if err == nil && out.err != nil {
 		err = fmt.Errorf("cannot write the output: %w", out.err)
 	}
@@ -78,13 +77,6 @@ func (w *checkedWriter) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	w.err = cmp.Or(w.err, err)
 	return n, err
-}
-
-// execute runs a command. Commands return errors or report them through package must, the latter
-// only in the goroutine of execute.
-func execute(ctx context.Context, root *cobra.Command) (err error) {
-	defer must.Return(&err)
-	return root.ExecuteContext(ctx)
 }
 
 func newRoot(std streams) *cobra.Command {
@@ -209,7 +201,9 @@ func (c *connection) client() (*client.Client, error) {
 		return nil, errors.New("use either --key or --key-file, not both")
 	case c.keyFile != "":
 		text, err := os.ReadFile(c.keyFile)
-		must.Do(err, "cannot read --key-file")
+		if err != nil {
+			return nil, fmt.Errorf("cannot read --key-file: %w", err)
+		}
 		first, _, _ := strings.Cut(string(text), "\n")
 		if cfg.Key = strings.TrimSpace(first); cfg.Key == "" {
 			return nil, fmt.Errorf("the first line of --key-file %s is empty; it must contain the API key", c.keyFile)

@@ -21,7 +21,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"trafficd/cmd/internal/client"
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/measurement"
@@ -85,7 +84,11 @@ func newSend(std streams) *cobra.Command {
 		Example: sendExamples,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.sendFile(cmd.Context(), std, must.Get(r.config(args)))
+			cfg, err := r.config(args)
+			if err != nil {
+				return err
+			}
+			return s.sendFile(cmd.Context(), std, cfg)
 		},
 	}
 	s.registerInput(cmd.Flags(), "rows")
@@ -162,7 +165,10 @@ func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) 
 		return fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
 	}
 	cfg.SkipRows = s.skipRows
-	source := must.Get(feed.Open(ctx, cfg, std.in))
+	source, err := feed.Open(ctx, cfg, std.in)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = source.Close() }()
 	if s.dryRun {
 		return parseOnly(ctx, std, source)
@@ -176,7 +182,10 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	if file == nil {
 		file = &feed.Source{File: new(feed.File)}
 	}
-	daemon := must.Get(s.client())
+	daemon, err := s.client()
+	if err != nil {
+		return err
+	}
 	path := cmp.Or(s.rejected, os.DevNull)
 	if path == stdio {
 		return errors.New("--rejected must be a file, because standard output is for the summary")
@@ -185,7 +194,9 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 		return fmt.Errorf("--rejected %s already exists; choose another file, or delete it if its items are no longer needed", path)
 	}
 	rejected, err := os.Create(path)
-	must.Do(err, "cannot create the file of rejected items")
+	if err != nil {
+		return fmt.Errorf("cannot create the file of rejected items: %w", err)
+	}
 	display := newProgress(std.err, s.quiet, file.Size, progressbar.OptionShowBytes(true))
 	sender, err := send.New(s.cfg, daemon, rejected, display.note)
 	if err != nil {

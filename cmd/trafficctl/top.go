@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/client"
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline"
 )
@@ -63,7 +62,9 @@ With --json, print the response of /status once.`,
 				default:
 					screen = page(&s)
 				}
-				must.Get(io.WriteString(std.out, separator+screen))
+				if _, err := io.WriteString(std.out, separator+screen); err != nil {
+					return err
+				}
 				if client.Sleep(cmd.Context(), interval) != nil {
 					return nil
 				}
@@ -167,13 +168,17 @@ shown again.`,
 			for lines.Scan() {
 				hint.Stop()
 				var item pipeline.TapItem
-				must.Do(json.Unmarshal(lines.Bytes(), &item), "cannot decode a line of /rejections")
+				if err := json.Unmarshal(lines.Bytes(), &item); err != nil {
+					return fmt.Errorf("cannot decode a line of /rejections: %w", err)
+				}
 				if asJSON {
 					_, err = fmt.Fprintf(std.out, "%s\n", lines.Bytes())
 				} else {
 					_, err = fmt.Fprintln(std.out, line(&item))
 				}
-				must.Do(err)
+				if err != nil {
+					return err
+				}
 			}
 			if cmd.Context().Err() != nil {
 				return nil
@@ -203,13 +208,17 @@ func line(i *pipeline.TapItem) string {
 
 // getStatus requests /status, decodes the response body into s, and returns the body.
 func getStatus(ctx context.Context, base string, s *status.Status) (text []byte, err error) {
-	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	body := must.Get(getOperators(ctx, base, "/status", nil))
+	body, err := getOperators(ctx, base, "/status", nil)
+	if err != nil {
+		return nil, err
+	}
 	defer body.Close()
 	text, err = io.ReadAll(body)
-	must.Do(err, "cannot read the response of /status")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the response of /status: %w", err)
+	}
 	if err := json.Unmarshal(text, s); err != nil {
 		return nil, fmt.Errorf("cannot decode the response of %s/status: %w; check that it is a trafficd of the same version", base, err)
 	}
@@ -225,9 +234,13 @@ var operators = func() *http.Client {
 
 // getOperators requests path from the operators' listener. The caller must close the body.
 func getOperators(ctx context.Context, base, path string, query url.Values) (body io.ReadCloser, err error) {
-	defer must.Return(&err)
-	must.Do(client.ValidateURL(base))
-	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil))
+	if err := client.ValidateURL(base); err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
+	if err != nil {
+		return nil, err
+	}
 	req.URL.RawQuery = query.Encode()
 	resp, err := operators.Do(req)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/conf"
-	"trafficd/cmd/internal/must"
 )
 
 // healthTimeout is shorter than the usual interval between health checks.
@@ -56,12 +55,13 @@ Exit codes: 0 alive or ready, 1 otherwise.`,
 // getOps requests path from the operators' listener. listen is its address, which may be a wildcard
 // address. getOps returns the response body for any status, and an error unless the status is 200.
 func getOps(ctx context.Context, listen, path string) (text string, err error) {
-	defer must.Return(&err)
 	if listen == "" {
 		return "", errors.New("cannot request the daemon's health: ops.listen is empty, so there is no operators' listener")
 	}
 	host, port, err := net.SplitHostPort(listen)
-	must.Do(err, "cannot request the daemon's health from ops.listen")
+	if err != nil {
+		return "", fmt.Errorf("cannot request the daemon's health from ops.listen: %w", err)
+	}
 	switch host {
 	case "", "0.0.0.0":
 		host = "127.0.0.1" // not localhost, which an image without /etc/hosts cannot resolve
@@ -71,9 +71,13 @@ func getOps(ctx context.Context, listen, path string) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
-	must.Do(err, "cannot request the daemon's health from ops.listen")
+	if err != nil {
+		return "", fmt.Errorf("cannot request the daemon's health from ops.listen: %w", err)
+	}
 	r, err := (&http.Transport{}).RoundTrip(req) // without a proxy
-	must.Do(err, "cannot reach the daemon")
+	if err != nil {
+		return "", fmt.Errorf("cannot reach the daemon: %w", err)
+	}
 	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
 	if err == nil && r.StatusCode != http.StatusOK {

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/lib/dial"
 	"trafficd/schemas/contract"
 )
@@ -85,12 +84,16 @@ type Client struct {
 }
 
 // New returns a client. The caller closes it.
-func New(cfg Config, service Service) (c *Client, err error) {
-	defer must.Return(&err)
-	must.Do(cfg.validate())
+func New(cfg Config, service Service) (*Client, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
-	transport.TLSClientConfig = must.Get((dial.TLS{Enabled: true, CA: cfg.CA}).Config(cmp.Or(cfg.Section, "--")))
+	var err error
+	if transport.TLSClientConfig, err = (dial.TLS{Enabled: true, CA: cfg.CA}).Config(cmp.Or(cfg.Section, "--")); err != nil {
+		return nil, err
+	}
 	base := strings.TrimRight(cfg.URL, "/")
 	return &Client{
 		HTTP: http.Client{

@@ -18,7 +18,6 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/lib/replace"
 	"trafficd/sources/api"
 )
@@ -39,9 +38,10 @@ func Digest(key string) string {
 // Read returns the entries of a keys file. If the daemon cannot use them, Read returns them with an
 // error.
 func Read(path string) (entries []api.KeyEntry, err error) {
-	defer must.Return(&err)
 	text, err := os.ReadFile(path)
-	must.Do(err, "cannot read the keys file")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the keys file: %w", err)
+	}
 	if entries, err = api.ParseKeys(text); err != nil {
 		err = fmt.Errorf("the daemon cannot use the keys file %s: %w", path, err)
 	}
@@ -88,18 +88,25 @@ func Revoke(path, name string) error {
 // could not use the result: its previous keys would stay in use. edit locks the directory, because
 // a lock on the replaced file would be lost.
 func edit(path string, apply func(keys *yaml.Node) error) (err error) {
-	defer must.Return(&err)
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	dir := must.Get(os.Open(filepath.Dir(path)))
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
 	defer dir.Close() // releases the lock
-	must.Do(unix.Flock(int(dir.Fd()), unix.LOCK_EX))
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	text := must.Get(change(old, apply))
+	text, err := change(old, apply)
+	if err != nil {
+		return err
+	}
 	if _, err := api.ParseKeys(text); err != nil {
 		return fmt.Errorf("the daemon could not use the new file; correct the file first: %w", err)
 	}
