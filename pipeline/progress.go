@@ -17,7 +17,7 @@ type CursorStatus struct {
 	End   batch.Position // end of the block in progress
 }
 
-const progressVersion = 2
+const progressVersion = 1
 
 var errProgress = errors.New("invalid cursor state")
 

@@ -21,7 +21,7 @@ var ErrFrame = errors.New("invalid frame")
 //	version     1 byte
 //	received_at 8 bytes little endian, nanoseconds   (at a fixed offset, for StampFrame)
 //	batch ID    16 bytes
-//	version 6 only: trace ID 16 bytes, span ID 8 bytes
+//	trace ID 16 bytes and span ID 8 bytes, empty unless the request is sampled (uvarint length, bytes)
 //	product instance, idempotency key                (uvarint length, bytes)
 //	if the key is not empty: client (uvarint length, bytes), body hash 8 bytes, items, duplicates,
 //	                         number of rejections, the rejections compressed with zstd (uvarint length, bytes)
@@ -33,13 +33,12 @@ var ErrFrame = errors.New("invalid frame")
 //	values, qualities                                8 bytes each
 //
 // A shared column stores only the first row's entry: the other rows have the same value or, for
-// indexes, consecutive values. In real batches most deltas take one byte. Only frames of sampled
-// requests have version 6, so an older program can read the journal if tracing was not used.
+// indexes, consecutive values. In real batches most deltas take one byte.
 const (
-	frameVersion  = 5
-	tracedVersion = 6
-	stampAt       = 1
-	noRows        = "\x00\x00\x00" // no rows, no types, no shared columns
+	FrameVersion = 1 // first byte of every frame; increase it when the format changes
+	stampAt      = 1
+	traceBytes   = 16 + 8
+	noRows       = "\x00\x00\x00" // no rows, no types, no shared columns
 )
 
 // columns is a set of shared columns.
@@ -104,16 +103,14 @@ func AppendFrame(dst []byte, b *Batch, response *Response) []byte {
 	s := shared(b)
 	n := func(c columns) int { return s.entries(c, b.Rows()) }
 	dst = slices.Grow(dst, len(b.Codes)+n(codeLengths)+n(typesOfRows)+n(indexes)+2*n(intervals)+8*(b.Rows()+n(qualities))+rest)
-	version := byte(frameVersion)
-	if b.Trace.IsSampled() {
-		version = tracedVersion
-	}
-	dst = append(dst, version)
+	dst = append(dst, FrameVersion)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(b.ReceivedAt))
 	dst = append(dst, b.ID[:]...)
-	if version == tracedVersion {
+	if b.Trace.IsSampled() {
 		id, span := b.Trace.TraceID(), b.Trace.SpanID()
-		dst = append(append(dst, id[:]...), span[:]...)
+		dst = append(append(append(dst, traceBytes), id[:]...), span[:]...)
+	} else {
+		dst = append(dst, 0)
 	}
 	dst = AppendCounted(dst, b.ProductInstance)
 	dst = appendResponse(dst, response)
@@ -215,14 +212,18 @@ type Header struct {
 }
 
 func readHeader(r *WireReader) (h Header) {
-	version := r.Versions(frameVersion, tracedVersion)
+	r.Version(FrameVersion)
 	h.ReceivedAt = int64(r.Uint64())
 	copy(h.ID[:], r.Bytes(len(h.ID)))
-	if version == tracedVersion {
+	switch r.Byte() {
+	case 0:
+	case traceBytes:
 		c := trace.SpanContextConfig{TraceFlags: trace.FlagsSampled, Remote: true}
 		copy(c.TraceID[:], r.Bytes(len(c.TraceID)))
 		copy(c.SpanID[:], r.Bytes(len(c.SpanID)))
 		h.Trace = trace.NewSpanContext(c)
+	default:
+		r.Fail("invalid trace")
 	}
 	h.ProductInstance = string(r.Counted())
 	return h

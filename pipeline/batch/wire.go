@@ -59,15 +59,10 @@ func (r *WireReader) Byte() byte {
 }
 
 // Version reads one byte, which must equal want.
-func (r *WireReader) Version(want byte) { r.Versions(want, want) }
-
-// Versions reads one byte, which must be between oldest and newest, and returns it.
-func (r *WireReader) Versions(oldest, newest byte) byte {
-	v := r.Byte()
-	if (v < oldest || v > newest) && r.err == nil {
-		r.Fail(fmt.Sprintf("unsupported version %d, but this program reads %d", v, newest))
+func (r *WireReader) Version(want byte) {
+	if v := r.Byte(); v != want {
+		r.Fail(fmt.Sprintf("unsupported version %d, but this program reads %d", v, want))
 	}
-	return v
 }
 
 // Uint64 reads eight bytes in little-endian order.
