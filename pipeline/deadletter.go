@@ -17,11 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/replace"
 )
 
-// DeadLetters is the file of measurements that a sink has permanently rejected, one JSON object per
-// line. A line is durable before the delivery continues; a crash may duplicate it, not lose it.
+// DeadLetters is the file of measurements that a sink has permanently rejected, and of records of
+// the log in Kafka that its delivery has skipped, one JSON object per line. A line is durable
+// before the delivery continues; a crash may duplicate it, not lose it.
 type DeadLetters struct {
 	mu   sync.Mutex // held while writing
 	path string
@@ -30,6 +32,7 @@ type DeadLetters struct {
 	counted  fs.FileInfo    // the file that rows refers to, nil if there is none
 	read     int64          // bytes of it that have been counted
 	rows     map[string]int // by sink
+	records  map[string]int // by sink
 }
 
 // DeadLetter is a line of the dead-letter file.
@@ -42,6 +45,16 @@ type DeadLetter struct {
 	Index           uint32         `json:"index"`
 	ReceivedAt      time.Time      `json:"receivedAt"`
 	Item            DeadLetterItem `json:"item"`
+
+	Record *DeadLetterRecord `json:"record,omitempty"` // if set, the line has only this, the sink, reason and time
+}
+
+// DeadLetterRecord is a record of the log in Kafka that is not an intact frame.
+type DeadLetterRecord struct {
+	Topic     string `json:"topic"`
+	Partition int    `json:"partition"`
+	Offset    int64  `json:"offset"`
+	Value     []byte `json:"value"` // in base64
 }
 
 // maxReason is the maximum length of a reason: ClickHouse repeats the expression of a violated
@@ -104,29 +117,54 @@ func (d *DeadLetters) Add(sink string, rejected ...batch.RejectedRows) error {
 		}
 		n += r.Rows.Rows()
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := appendDurably(d.path, lines); err != nil {
-		return fmt.Errorf("cannot write the dead-letter file: %w", err)
+	if err := d.write(lines); err != nil {
+		return err
 	}
 	deadLetters.WithLabelValues(sink).Add(float64(n))
 	return nil
 }
 
-// Rows returns the number of a sink's rows that are in the file now, even after a restart. It is 0
-// once operators have moved the file away. If the file cannot be read, Rows returns the last known
-// number. Rows is safe for concurrent use.
-func (d *DeadLetters) Rows(sink string) int {
+// AddRecord appends a record of the log and syncs the file. It is safe for concurrent use.
+func (d *DeadLetters) AddRecord(sink string, r *durable.RecordError) error {
+	line, err := json.Marshal(struct {
+		Sink   string           `json:"sink"`
+		Reason string           `json:"reason"`
+		At     time.Time        `json:"at"`
+		Record DeadLetterRecord `json:"record"`
+	}{sink, r.Reason.Error(), time.Now().UTC(), DeadLetterRecord{r.Topic, r.Partition, r.Offset, r.Data}})
+	if err != nil {
+		return fmt.Errorf("cannot encode a dead letter: %w", err)
+	}
+	if err := d.write(append(line, '\n')); err != nil {
+		return err
+	}
+	quarantined.WithLabelValues(sink).Inc()
+	return nil
+}
+
+func (d *DeadLetters) write(lines []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := appendDurably(d.path, lines); err != nil {
+		return fmt.Errorf("cannot write the dead-letter file: %w", err)
+	}
+	return nil
+}
+
+// Count returns the number of a sink's rows and skipped records that are in the file now, even after
+// a restart. It is 0 once operators have moved the file away. If the file cannot be read, Count
+// returns the last known numbers. Count is safe for concurrent use.
+func (d *DeadLetters) Count(sink string) (rows, records int) {
 	d.counting.Lock()
 	defer d.counting.Unlock()
 	info, err := os.Stat(d.path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (!os.SameFile(info, d.counted) || info.Size() < d.read) {
-		d.counted, d.read, d.rows = info, 0, map[string]int{}
+		d.counted, d.read, d.rows, d.records = info, 0, map[string]int{}, map[string]int{}
 	}
 	if err == nil && info.Size() > d.read {
 		d.count()
 	}
-	return d.rows[sink]
+	return d.rows[sink], d.records[sink]
 }
 
 // count counts the lines after the first d.read bytes. It ignores those that a crash has truncated.
@@ -145,8 +183,15 @@ func (d *DeadLetters) count() {
 			return // the rest is being written
 		}
 		d.read += int64(len(line))
-		var l struct{ Sink string }
-		if json.Unmarshal(line, &l) == nil {
+		var l struct {
+			Sink   string
+			Record *struct{}
+		}
+		switch {
+		case json.Unmarshal(line, &l) != nil:
+		case l.Record != nil:
+			d.records[l.Sink]++
+		default:
 			d.rows[l.Sink]++
 		}
 	}

@@ -123,30 +123,35 @@ func TestDeadLetterRows(t *testing.T) {
 	add := func(sink string, rows int) {
 		require.NoError(t, d.Add(sink, batch.RejectedRows{Rows: batch.Block{{Batch: &kept, Frame: 1, To: rows}}, Reason: errors.New("no")}))
 	}
-	require.Zero(t, d.Rows("clickhouse"))
+	require.Zero(t, rowsOf(d, "clickhouse"))
 	add("clickhouse", 2)
-	require.Equal(t, 2, d.Rows("clickhouse"))
+	require.Equal(t, 2, rowsOf(d, "clickhouse"))
 	add("kafka", 1)
 	add("clickhouse", 1)
 	for range 2 {
-		require.Equal(t, 3, d.Rows("clickhouse"))
-		require.Equal(t, 1, d.Rows("kafka"))
+		require.Equal(t, 3, rowsOf(d, "clickhouse"))
+		require.Equal(t, 1, rowsOf(d, "kafka"))
 		d = NewDeadLetters(path) // a restart
 	}
 
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, append(text, `{"sink":"kaf`...), 0o600)) // a crash
-	require.Equal(t, 1, d.Rows("kafka"))
+	require.Equal(t, 1, rowsOf(d, "kafka"))
 	add("kafka", 1)
-	require.Equal(t, 2, d.Rows("kafka"))
+	require.Equal(t, 2, rowsOf(d, "kafka"))
 
 	require.NoError(t, os.Rename(path, path+".resent"))
-	require.Zero(t, d.Rows("clickhouse"))
+	require.Zero(t, rowsOf(d, "clickhouse"))
 	add("clickhouse", 1)
-	require.Equal(t, 1, d.Rows("clickhouse"))
+	require.Equal(t, 1, rowsOf(d, "clickhouse"))
 	require.NoError(t, os.Rename(path+".resent", path))
-	require.Equal(t, 3, d.Rows("clickhouse"))
+	require.Equal(t, 3, rowsOf(d, "clickhouse"))
 	require.NoError(t, os.Truncate(path, 0))
-	require.Zero(t, d.Rows("clickhouse"))
+	require.Zero(t, rowsOf(d, "clickhouse"))
+}
+
+func rowsOf(d *DeadLetters, sink string) int {
+	rows, _ := d.Count(sink)
+	return rows
 }

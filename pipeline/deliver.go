@@ -386,11 +386,31 @@ func (d *Delivery) probe(ctx context.Context) {
 }
 
 func (d *Delivery) save(p CursorStatus) error {
-	err := d.cursor.Save(p.Done.Frame, p.Encode())
+	err := d.quarantine(p.Done.Frame)
+	if err == nil {
+		err = d.cursor.Save(p.Done.Frame, p.Encode())
+	}
 	if d.unsaved = err != nil; !d.unsaved {
 		d.at = p
 	}
 	return err
+}
+
+// quarantine writes the broken records that precede a frame to the dead-letter file, so that the
+// cursor can move past them.
+func (d *Delivery) quarantine(before uint64) error {
+	for len(d.window.broken) > 0 && d.window.broken[0].frame < before {
+		r := d.window.broken[0]
+		if err := d.source.Confirm(); err != nil { // otherwise the next owner of the cursor does it
+			return err
+		}
+		if err := d.dead.AddRecord(d.name, r.RecordError); err != nil {
+			return err
+		}
+		d.log.Error().Err(r.RecordError).Msg("skipping a record that is not an intact frame; wrote it to the dead-letter file")
+		d.window.broken = d.window.broken[1:]
+	}
+	return nil
 }
 
 // report records the outcome of an attempt. It logs the first of consecutive failures as a warning

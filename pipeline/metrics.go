@@ -8,6 +8,8 @@ var (
 	idempotencyErrors = metrics.NewCounter("trafficd_pipeline_idempotency_errors_total", "Failed attempts to save the idempotency store.")
 	deadLetters       = metrics.NewCounters("trafficd_pipeline_dead_letters_total",
 		"Rows that a sink permanently rejected and that were written to the dead-letter file.", "sink")
+	quarantined = metrics.NewCounters("trafficd_pipeline_quarantined_records_total",
+		"Records of the log in Kafka that are not intact frames, and that the sink's delivery skipped and wrote to the dead-letter file.", "sink")
 )
 
 func (in *Intake) show() {
@@ -25,6 +27,7 @@ func (in *Intake) show() {
 // ShowDelivery registers the metrics of a sink. status returns the total of its deliveries.
 func ShowDelivery(sink string, dead *DeadLetters, status func() Status) {
 	deadLetters.WithLabelValues(sink)
+	quarantined.WithLabelValues(sink)
 	labels := map[string]string{"sink": sink}
 	metrics.Register(
 		metrics.GaugeFunc("trafficd_pipeline_lag_seconds", "Age of the oldest row that has not been delivered to the sink, in seconds.", labels,
@@ -39,6 +42,6 @@ func ShowDelivery(sink string, dead *DeadLetters, status func() Status) {
 		metrics.GaugeFunc("trafficd_pipeline_delivered_rows", "Rows delivered to the sink since the start of the process.", labels,
 			func() float64 { return float64(status().Rows) }),
 		metrics.GaugeFunc("trafficd_pipeline_dead_letter_rows", "Rows of the sink in the dead-letter file.", labels,
-			func() float64 { return float64(dead.Rows(sink)) }),
+			func() float64 { rows, _ := dead.Count(sink); return float64(rows) }),
 	)
 }

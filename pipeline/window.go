@@ -17,14 +17,21 @@ type window struct {
 	source Source
 	reader durable.Reader
 	rows   batch.Block
-	count  int    // number of rows
-	next   uint64 // frame to read next
-	skip   uint32 // rows of frame next that were delivered before
+	count  int            // number of rows
+	next   uint64         // frame to read next
+	skip   uint32         // rows of frame next that were delivered before
+	broken []brokenRecord // before next, not yet in the dead-letter file
 	free   []*batch.Batch
 	buf    []byte
 	began  time.Time             // when gather last returned
 	idle   func(context.Context) // called at intervals of every while there is no frame to read
 	every  time.Duration
+}
+
+// brokenRecord is a record that is not an intact frame. The window treats it as a frame without rows.
+type brokenRecord struct {
+	frame uint64
+	*durable.RecordError
 }
 
 // maxFree is the maximum number of batches kept for reuse. A window can hold thousands of small
@@ -34,15 +41,16 @@ const maxFree = 32
 // rewind discards all rows and continues reading at a position.
 func (w *window) rewind(from batch.Position) {
 	w.drop(w.count)
+	w.broken = slices.DeleteFunc(w.broken, func(r brokenRecord) bool { return r.frame >= from.Frame }) // they will be read again
 	w.next, w.skip = from.Frame, from.Row
 	w.reader = w.source.Reader(from.Frame)
 }
 
 // gather waits for a row, and then until there are cfg.MinRows rows or cfg.Linger has passed since
 // it last returned. So rows that arrive after a pause do not wait, and blocks are large under load.
-// It stops reading once there are cfg.MaxRows rows. It returns no rows if it has read only a frame
-// without rows. If a frame cannot be read, it returns the rows before it, and the next call returns
-// the error.
+// It stops reading once there are cfg.MaxRows rows, and after a broken record, to hold at most one
+// of those. It returns no rows if it has read only a frame without rows. If a frame cannot be read,
+// it returns the rows before it, and the next call returns the error.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
 	for w.count == 0 {
 		pause, cancel := context.WithTimeout(ctx, w.every)
@@ -60,7 +68,7 @@ func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, e
 	lingering, cancel := context.WithDeadline(ctx, w.began.Add(cfg.Linger))
 	defer cancel()
 	defer func() { w.began = time.Now() }()
-	for w.count < cfg.MaxRows {
+	for w.count < cfg.MaxRows && len(w.broken) == 0 {
 		ok, err := w.read()
 		if !ok && err == nil && w.count < cfg.MinRows {
 			err = w.wait(lingering)
@@ -102,22 +110,28 @@ func (w *window) rowsUpTo(ctx context.Context, end batch.Position) (batch.Block,
 // wait reads the next frame, waiting until it is durable.
 func (w *window) wait(ctx context.Context) error {
 	seq, frame, err := w.reader.Next(ctx, w.buf)
-	if err != nil {
-		return err
-	}
-	return w.add(seq, frame)
+	return w.add(seq, frame, err)
 }
 
 // read reads the next frame. It returns false if that frame is not durable yet.
 func (w *window) read() (bool, error) {
 	seq, frame, ok, err := w.reader.TryNext(w.buf)
-	if err != nil || !ok {
+	if !ok {
 		return false, err
 	}
-	return true, w.add(seq, frame)
+	return true, w.add(seq, frame, err)
 }
 
-func (w *window) add(seq uint64, frame []byte) error {
+// add adds what the reader has returned.
+func (w *window) add(seq uint64, frame []byte, err error) error {
+	if record, ok := errors.AsType[*durable.RecordError](err); ok {
+		w.broken = append(w.broken, brokenRecord{seq, record})
+		w.next, w.skip = seq+1, 0
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	w.buf = frame
 	b := new(batch.Batch)
 	if n := len(w.free); n > 0 {
@@ -151,14 +165,15 @@ func (w *window) release(b *batch.Batch) {
 // end returns the position after the last row that was read.
 func (w *window) end() batch.Position { return batch.Position{Frame: w.next, Row: w.skip} }
 
-// more reports whether there are rows, reading durable frames as needed. It does not wait.
+// more reports whether there are rows, reading durable frames up to a broken record as needed. It
+// does not wait.
 func (w *window) more() bool {
-	for w.count == 0 {
+	for w.count == 0 && len(w.broken) == 0 {
 		if ok, err := w.read(); !ok || err != nil {
 			return false
 		}
 	}
-	return true
+	return w.count > 0
 }
 
 // drop removes the first n rows.

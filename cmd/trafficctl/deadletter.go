@@ -30,7 +30,9 @@ import (
 
 const deadLetterHelp = `An accepted measurement that a store rejects permanently is written to the daemon's
 dead-letter file (setting dead_letters; by default dead-letters.ndjson in the journal's
-directory). The other store may have accepted it. trafficctl never changes the file.`
+directory). The other store may have accepted it. A record in the topic of a journal in
+Kafka that is not an intact batch is written there, too, with its bytes in base64.
+trafficctl never changes the file.`
 
 func newDeadLetter(std streams) *cobra.Command {
 	return group(
@@ -90,6 +92,9 @@ input for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 			if err := selected.narrow(cmd.Context(), args[0]); err != nil {
 				return err
 			}
+			if n := selected.records; n > 0 {
+				fmt.Fprintf(std.err, "trafficctl: not sending %s of the log: %s\n", plural(n, "record"), whyNotSent)
+			}
 			if !s.quiet {
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s; the key must belong to it\n",
 					selected.productInstance)
@@ -120,11 +125,10 @@ const maxReasons = 100
 const tableRows = 1000
 
 func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool) error {
-	lines := json.NewEncoder(std.out)
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	defer table.Flush()
 	type key struct {
-		id   measurementID
+		id   letterID
 		sink string
 	}
 	reasons, n := map[[2]string]*reason{}, 0
@@ -138,7 +142,7 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 			continue
 		}
 		if asJSON {
-			if err := lines.Encode(l.DeadLetter); err != nil {
+			if _, err := fmt.Fprintf(std.out, "%s\n", l.text); err != nil {
 				return fmt.Errorf("cannot write the dead letters: %w", err)
 			}
 			continue
@@ -146,10 +150,7 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 		if n == 0 {
 			fmt.Fprintln(table, "sink\tat\tproduct instance\tdetector\ttype\tinterval\tvalue\treason")
 		}
-		item := l.Item
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s/%s\t%v\t%s\n", l.Sink, timestamp(l.At), l.ProductInstance,
-			short(item.DetectorCode), item.MeasureTypeCode,
-			item.TimestampFrom.Format(time.RFC3339Nano), item.TimestampTo.Format(time.RFC3339Nano), item.Value, short(l.Reason))
+		printLetter(table, l)
 		of := [2]string{l.Sink, l.Reason}
 		if reasons[of] == nil && len(reasons) >= maxReasons { // ClickHouse repeats the values of the row
 			of[1] = "other reasons"
@@ -190,6 +191,19 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 	return nil
 }
 
+// printLetter prints a row of the table.
+func printLetter(w io.Writer, l letter) {
+	if r := l.Record; r != nil {
+		fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\t-\trecord at offset %d of partition %d of topic %s (%s): %s\n", l.Sink, timestamp(l.At),
+			r.Offset, r.Partition, printable(r.Topic), plural(len(r.Value), "byte"), short(l.Reason))
+		return
+	}
+	item := l.Item
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s/%s\t%v\t%s\n", l.Sink, timestamp(l.At), l.ProductInstance,
+		short(item.DetectorCode), item.MeasureTypeCode,
+		item.TimestampFrom.Format(time.RFC3339Nano), item.TimestampTo.Format(time.RFC3339Nano), item.Value, short(l.Reason))
+}
+
 // short returns text on a single line, truncated if it is long.
 func short(text string) string {
 	const maxLength = 160
@@ -204,21 +218,28 @@ func short(text string) string {
 	return text[:end] + "…"
 }
 
-// maxLetterBytes is the maximum length of a line, which includes the store's reason.
-const maxLetterBytes = 1 << 20
+// maxLetterBytes is the maximum length of a line, which may include a record of the log in base64.
+const maxLetterBytes = 256 << 20
 
 type letter struct {
 	pipeline.DeadLetter
 	line int64
+	text []byte // valid until the next letter
 }
 
-// measurementID identifies a measurement across the dead letters of several stores.
-type measurementID struct {
-	batch uuid.UUID
-	index uint32
+// letterID identifies a measurement or a record across the dead letters of several stores.
+type letterID struct {
+	batch  uuid.UUID
+	index  uint32
+	record string // if the letter is a record
 }
 
-func (l letter) id() measurementID { return measurementID{uuid.MustParse(l.BatchID), l.Index} } // parseLetter has validated it
+func (l letter) id() letterID {
+	if r := l.Record; r != nil {
+		return letterID{record: fmt.Sprintf("%s/%d/%d", r.Topic, r.Partition, r.Offset)}
+	}
+	return letterID{batch: uuid.MustParse(l.BatchID), index: l.Index} // parseLetter has validated it
+}
 
 // maxRecent bounds the memory of a recent to about 50 MB. Tests replace it.
 var maxRecent = 500_000
@@ -240,8 +261,12 @@ func (r *recent[K]) add(k K) bool {
 	return true
 }
 
-// selection selects dead letters. The zero value selects all.
-type selection struct{ productInstance, sink string }
+// selection selects dead letters. The zero value selects all. A record of the log has no product
+// instance.
+type selection struct {
+	productInstance, sink string
+	records               int // number of selected records, set by narrow
+}
 
 // letters returns the selected dead letters in a file, without lines that the daemon adds in the
 // meantime: otherwise, if a store rejects them again, resend would never end. A crash of the daemon
@@ -290,9 +315,10 @@ func (s selection) letters(ctx context.Context, path string, stdin io.Reader, no
 }
 
 func parseLetter(number int64, line []byte) (letter, error) {
-	l := letter{line: number}
+	l := letter{line: number, text: line}
 	err := json.Unmarshal(line, &l.DeadLetter)
 	switch {
+	case err == nil && l.Sink != "" && l.Record != nil:
 	case err == nil && (l.Sink == "" || l.Item.DetectorCode == ""):
 		err = errors.New("missing sink or item")
 	case err == nil && uuid.Validate(l.BatchID) != nil:
@@ -311,6 +337,10 @@ func looksTruncated(line []byte) bool {
 	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0
 }
 
+// whyNotSent is the reason for not sending records of the log.
+const whyNotSent = "they are not intact batches, so they contain no measurements that could be sent; " +
+	"see the runbook, TrafficdRecordQuarantined"
+
 // narrow restricts the selection to the product instance of the selected letters, so that letters
 // of others that the daemon adds later are not sent with its key. It returns an error if there are
 // no letters, or if they belong to several product instances.
@@ -319,6 +349,10 @@ func (s *selection) narrow(ctx context.Context, path string) error {
 	for l, err := range s.letters(ctx, path, nil, func(string) {}) {
 		if err != nil {
 			return err
+		}
+		if l.Record != nil {
+			s.records++
+			continue
 		}
 		found[l.ProductInstance] = true
 	}
@@ -331,6 +365,9 @@ func (s *selection) narrow(ctx context.Context, path string) error {
 		}
 		if s.sink != "" {
 			filters += " of sink " + s.sink
+		}
+		if s.records > 0 {
+			return fmt.Errorf("cannot resend %s of the log in %s%s: %s", plural(s.records, "record"), path, filters, whyNotSent)
 		}
 		return fmt.Errorf("no dead letters in %s%s", path, filters)
 	case 1:
@@ -345,12 +382,12 @@ func (s *selection) narrow(ctx context.Context, path string) error {
 // a measurement that several stores rejected only once.
 func (s selection) items(ctx context.Context, path string, skip int64) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
-		var seen recent[measurementID]
+		var seen recent[letterID]
 		n := int64(0)
 		for l, err := range s.letters(ctx, path, nil, func(string) {}) {
 			var item measurement.Item
 			if err == nil {
-				if !seen.add(l.id()) {
+				if l.Record != nil || !seen.add(l.id()) {
 					continue
 				}
 				if n++; n <= skip {

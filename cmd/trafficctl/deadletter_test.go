@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/lib/durable"
 )
 
 // letters is a dead-letter file under construction.
@@ -134,7 +136,7 @@ func TestDeadLetterOfSomethingElse(t *testing.T) {
 	f(file(t, "day.csv", "a,b\n"), "line 1 is not a dead letter")
 	f(file(t, "invalid.ndjson", `{"item":{"detectorCode":"A","timestampFrom":"2026-02-30T08:00:00Z"},"index":0}`), "for a file of rejected items use trafficctl resubmit")
 	f(file(t, "odd", `{"sink":"kafka","item":{"detectorCode":"A"},"batchId":"7"}`), "batchId")
-	f(file(t, "long", strings.Repeat("x", 2<<20)), "longer than")
+	f(file(t, "long", strings.Repeat("x", 2<<20)), "line 1 is not a dead letter")
 }
 
 func TestDeadLetterResend(t *testing.T) {
@@ -195,6 +197,40 @@ func TestDeadLetterResendWithNewInstance(t *testing.T) {
 		got = append(got, item.Detector)
 	}
 	require.Equal(t, []string{"A"}, got)
+}
+
+// TestDeadLetterRecords checks that records of the log are listed once for each store, and that they
+// are not sent, with the reason.
+func TestDeadLetterRecords(t *testing.T) {
+	l := newLetters(t)
+	dead := pipeline.NewDeadLetters(l.path)
+	add := func(sink string, offset int64) {
+		t.Helper()
+		require.NoError(t, dead.AddRecord(sink, &durable.RecordError{
+			Topic: "trafficd.log", Partition: 2, Offset: offset, Data: bytes.Repeat([]byte{0xff}, 2<<20), Reason: errors.New("wrong checksum"),
+		}))
+	}
+	add("kafka", 7)
+	add("kafka", 7) // after a crash
+	add("clickhouse", 7)
+	add("kafka", 9)
+	d := newDaemon(t)
+	const reason = "they are not intact batches, so they contain no measurements that could be sent; see the runbook, TrafficdRecordQuarantined"
+	requireFailure(t, "", "cannot resend 4 records of the log in "+l.path+": "+reason, to(d, "deadletter", "resend", l.path)...)
+	require.Empty(t, d.Keys())
+
+	l.add("kafka", "r", 1, north("A"))
+	r := requireSuccess(t, "", "deadletter", "ls", l.path)
+	require.Contains(t, r.out, "record at offset 7 of partition 2 of topic trafficd.log (2,097,152 bytes): wrong checksum")
+	require.Contains(t, r.out, "\n4 dead letters\n")
+	require.Regexp(t, `2  kafka: wrong checksum \(`, r.out)
+	r = requireSuccess(t, "", "deadletter", "ls", l.path, "--json")
+	require.Equal(t, 4, strings.Count(r.out, "\n"))
+	require.Equal(t, 3, strings.Count(r.out, `"record":{"topic":"trafficd.log","partition":2,"offset":`))
+
+	r = requireSuccess(t, "", to(d, "deadletter", "resend", l.path)...)
+	require.Len(t, d.Items(), 1)
+	require.Contains(t, r.err, "not sending 4 records of the log: "+reason)
 }
 
 // TestDeadLettersMemory checks that the memory for recognising repeated lines is bounded.

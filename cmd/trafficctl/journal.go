@@ -22,6 +22,7 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/kafkalog"
 )
 
 const journalHelp = `Inspect a daemon's journal, which keeps accepted measurements until both stores have them.
@@ -309,12 +310,15 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 			}
 			fmt.Fprintf(std.out, "\n      %s\n", delivered)
 		}
-		if _, ok := errors.AsType[*journal.VersionError](v.Err()); ok {
+		if errors.As(v.Err(), new(*journal.VersionError)) || errors.As(v.Err(), new(*kafkalog.VersionError)) {
 			return errors.New("the journal was written by a different version of trafficd: use the trafficctl of that version, or drain the " +
 				"journal with the trafficd of that version")
 		}
 		if _, local := f.(*inspect.Directory); local {
 			printAdvice(std.out, dir, v)
+		} else {
+			fmt.Fprintln(std.out, "\nThe daemon skips records that are not intact batches and writes them to its dead-letter file; "+
+				"see the runbook, TrafficdRecordQuarantined.")
 		}
 		return errors.New("the journal is damaged")
 	})

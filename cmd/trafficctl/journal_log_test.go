@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/pipeline/batch"
 	"trafficd/pipeline/kafkalog"
 	"trafficd/pipeline/lib/durable"
 )
@@ -86,7 +90,7 @@ func TestJournalInKafka(t *testing.T) {
 	require.NoError(t, l.Enqueue(&e))
 	require.NoError(t, e.Wait())
 	r = requireFailure(t, "", "the journal is damaged", "journal", "verify", "--brokers", brokers[0])
-	require.Contains(t, r.out, "partition 0  DAMAGED\n    at offset 3, frame 4: ")
+	require.Contains(t, r.out, "partition 0  DAMAGED\n    partition 0, offset 3: ")
 
 	e = durable.Entry{Data: frameOf(5, journalBatches(1, 10)[0])} // an intact frame after the damage
 	require.NoError(t, l.Enqueue(&e))
@@ -99,6 +103,26 @@ func TestJournalInKafka(t *testing.T) {
 	r = runWith(t, "", "journal", "cursors", "--brokers", brokers[0])
 	require.Contains(t, r.out+r.err, "frame 4: partition 0, offset 3: ")
 	require.Contains(t, r.out, "clickhouse, partition 0")
+
+	record := kafka.Record{Value: kafka.NewBytes([]byte("foreign"))}
+	produced, err := client.Produce(t.Context(), &kafka.ProduceRequest{Topic: cfg.Topic, RequiredAcks: kafka.RequireAll, Records: kafka.NewRecordReader(record)})
+	require.NoError(t, errors.Join(err, produced.Error))
+	e = durable.Entry{Data: frameOf(6, journalBatches(1, 10)[0])}
+	e.Data[0] = batch.FrameVersion + 1
+	newer := kafka.Record{Value: kafka.NewBytes(e.Data), Headers: []kafka.Header{{Key: "trafficd-frame", Value: binary.LittleEndian.AppendUint64(
+		[]byte{e.Data[0]}, xxhash.Sum64(e.Data))}}}
+	produced, err = client.Produce(t.Context(), &kafka.ProduceRequest{Topic: cfg.Topic, RequiredAcks: kafka.RequireAll, Records: kafka.NewRecordReader(newer)})
+	require.NoError(t, errors.Join(err, produced.Error))
+	const foreign = `the record at offset 5 of partition 0 of topic "trafficd.log" is not an intact frame: it has no header trafficd-frame`
+	const upgraded = `the record at offset 6 of partition 0 of topic "trafficd.log" has frame version 2, but this program reads version 1: use the trafficctl of that version`
+	r = requireFailure(t, "", "different version of trafficd", "journal", "verify", "--brokers", brokers[0])
+	for _, want := range []string{"partition 0, offset 3: ", foreign, upgraded} { // each of them
+		require.Contains(t, r.out, "\n    "+want)
+	}
+	r = requireFailure(t, "", "skipped 3 gaps of unreadable frames", "journal", "dump", "--frames", "--skip-damaged", "--brokers", brokers[0])
+	require.Contains(t, r.err, foreign)
+	require.Contains(t, r.err, upgraded)
+	require.Equal(t, 4, strings.Count(r.out, "\n"))
 
 	f := func(want string, args ...string) {
 		t.Helper()

@@ -113,9 +113,14 @@ func (d *daemon) addDeliveries(components map[string]ops.Component) {
 			}
 		}
 		components[x.name] = c
-		if n := d.dead.Rows(x.name); n > 0 {
+		rows, records := d.dead.Count(x.name)
+		if rows > 0 {
 			letters.Add(ops.Degraded, fmt.Sprintf("%s in the dead-letter file, rejected by %s; see the runbook, TrafficdDeadLetters",
-				status.Measurements(float64(n)), x.name))
+				status.Measurements(float64(rows)), x.name))
+		}
+		if records > 0 {
+			letters.Add(ops.Degraded, fmt.Sprintf("records of the log that are not intact batches, skipped by the delivery to %s: "+
+				"%d in the dead-letter file; see the runbook, TrafficdRecordQuarantined", x.name, records))
 		}
 	}
 	components["dead_letters"] = letters

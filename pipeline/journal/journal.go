@@ -148,7 +148,8 @@ func (j *Journal) Ready(string) error {
 	case ErrFailed:
 		return fmt.Errorf("%w: %w", err, j.failure)
 	case durable.ErrFull:
-		return fmt.Errorf("%w: the segments in %s have %d bytes, max_bytes is %d; raise it to outlast longer outages", err, j.cfg.Dir, j.bytes, j.cfg.MaxBytes)
+		return fmt.Errorf("%w: the segments in %s have %d bytes, max_bytes is %d; raise it to outlast longer outages",
+			err, j.cfg.Dir, j.bytes, j.cfg.MaxBytes)
 	case ErrDiskLow:
 		return lowError(j.cfg.Dir, j.free, j.cfg)
 	}

@@ -1,17 +1,22 @@
 package kafkalog
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/lib/durable"
 )
 
 const (
@@ -37,11 +42,11 @@ func (r *reader) Next(ctx context.Context, buf []byte) (uint64, []byte, error) {
 	if err := r.p.checkOwned(); err != nil {
 		return 0, nil, err
 	}
-	frame, data, err := r.pop(ctx)
+	rec, err := r.pop(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
-	return r.read(ctx, frame, data, buf)
+	return r.read(ctx, rec, buf)
 }
 
 func (r *reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error) {
@@ -53,20 +58,26 @@ func (r *reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err err
 			return 0, nil, false, err
 		}
 	}
-	seq, data, _ := r.pop(r.p.ctx)
-	seq, frame, err = r.read(r.p.ctx, seq, data, buf)
-	return seq, frame, err == nil, err
+	rec, _ := r.pop(r.p.ctx)
+	seq, frame, err = r.read(r.p.ctx, rec, buf)
+	return seq, frame, err == nil || isRecordError(err), err
 }
 
-// read drops repeated rows and sets received_at.
-func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint64, []byte, error) {
+// read drops repeated rows and sets received_at. A record that is not an intact frame has no effect
+// on the clock and on later frames.
+func (r *reader) read(ctx context.Context, rec record, buf []byte) (uint64, []byte, error) {
+	frame, data := rec.frame, rec.data
 	fail := func(err error) (uint64, []byte, error) {
 		r.next, r.fetched = frame, nil // the next call reads the frame again
 		return 0, nil, fmt.Errorf("cannot read frame %d of partition %d of the log: %w", frame, r.p.ID, err)
 	}
-	h, err := batch.FrameHeader(data)
-	if err != nil {
-		return fail(err)
+	h, err := r.p.check(rec)
+	switch {
+	case isRecordError(err):
+		r.p.seen.pass(frame)
+		return frame, nil, err
+	case err != nil:
+		return fail(fmt.Errorf("%w: upgrade this replica", err))
 	}
 	m := mark{frame, max(r.highest, batch.FrameReceivedAt(data)), batch.FrameSum(data)}
 	earlier := r.p.seen.earlierFrames(h.ID, m, r.p.log.window)
@@ -106,12 +117,12 @@ func (p *Partition) withoutRepeats(ctx context.Context, data []byte, m mark, ear
 	var frames [][]byte
 	for _, e := range earlier {
 		f := fetcher{p: p, next: e.frame}
-		frame, data, err := f.pop(ctx)
+		rec, err := f.pop(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if frame == e.frame { // otherwise it was deleted
-			frames = append(frames, data)
+		if rec.frame == e.frame { // otherwise it was deleted
+			frames = append(frames, rec.data)
 		}
 	}
 	return batch.FrameWithout(data, frames)
@@ -125,27 +136,72 @@ type fetcher struct {
 }
 
 type record struct {
-	frame uint64
-	data  []byte
+	frame  uint64
+	data   []byte
+	header []byte // see headerOf; nil if there is none
 }
 
+// frameHeader is the key of the header of all frames in the log.
+const frameHeader = "trafficd-frame"
+
+// headerOf returns the value of a frame's header: the version of the frame (1 byte) and the xxHash64
+// of the frame (8 bytes). Later versions must not change this, so that older programs recognise
+// their frames and wait.
+func headerOf(frame []byte) []byte {
+	return binary.LittleEndian.AppendUint64([]byte{frame[0]}, xxhash.Sum64(frame))
+}
+
+// VersionError reports an intact frame that a different version of this program wrote.
+type VersionError struct {
+	Topic     string
+	Partition int
+	Offset    int64
+	Version   byte
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the record at offset %d of partition %d of topic %q has frame version %d, but this program reads version %d",
+		e.Offset, e.Partition, e.Topic, e.Version, batch.FrameVersion)
+}
+
+// check returns the header of a frame. It returns a *VersionError for an intact frame of another
+// version, and a *durable.RecordError for a record that is not an intact frame.
+func (p *Partition) check(r record) (h batch.Header, err error) {
+	switch {
+	case r.header == nil:
+		err = fmt.Errorf("it has no header %s, so another program wrote it", frameHeader)
+	case len(r.data) == 0 || !bytes.Equal(r.header, headerOf(r.data)):
+		err = errors.New("wrong checksum")
+	case r.data[0] != batch.FrameVersion:
+		return h, &VersionError{p.log.cfg.Topic, p.ID, offsetOf(r.frame), r.data[0]}
+	default:
+		h, err = batch.FrameHeader(r.data)
+	}
+	if err != nil {
+		err = &durable.RecordError{Topic: p.log.cfg.Topic, Partition: p.ID, Offset: offsetOf(r.frame), Data: r.data, Reason: err}
+	}
+	return h, err
+}
+
+func isRecordError(err error) bool { return errors.As(err, new(*durable.RecordError)) }
+
 // pop returns the next record, waiting for it if necessary.
-func (f *fetcher) pop(ctx context.Context) (uint64, []byte, error) {
+func (f *fetcher) pop(ctx context.Context) (record, error) {
 	for len(f.fetched) == 0 {
 		wait := fetchWait
 		if deadline, ok := ctx.Deadline(); ok {
 			wait = max(min(wait, time.Until(deadline)), time.Millisecond)
 		}
 		if err := f.fetch(ctx, wait); err != nil {
-			return 0, nil, err
+			return record{}, err
 		}
 		if err := cmp.Or(ctx.Err(), f.p.checkOwned()); err != nil && len(f.fetched) == 0 {
-			return 0, nil, err
+			return record{}, err
 		}
 	}
 	r := f.fetched[0]
 	f.fetched = f.fetched[1:]
-	return r.frame, r.data, nil
+	return r, nil
 }
 
 // fetch appends the next records to fetched. If there are none, it waits at most the given time.
@@ -172,13 +228,29 @@ func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 	}
 	f.p.oldest.Store(frameAt(r.LogStartOffset))
 	f.p.end.Store(frameAt(r.HighWatermark))
+	// The stream would omit the markers of transactions, which only other programs write. Their offsets
+	// must not be missing.
+	readers := []kafka.RecordReader{r.Records}
+	if stream, ok := r.Records.(*protocol.RecordStream); ok {
+		readers = stream.Records
+	}
+	for _, records := range readers {
+		if err := f.append(records); err != nil {
+			return fmt.Errorf("cannot read a record of partition %d of topic %q: %w", f.p.ID, l.cfg.Topic, err)
+		}
+	}
+	return nil
+}
+
+// append appends records to fetched.
+func (f *fetcher) append(records kafka.RecordReader) error {
 	for {
-		rec, err := r.Records.ReadRecord()
+		rec, err := records.ReadRecord()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("cannot read a record of partition %d of topic %q: %w", f.p.ID, l.cfg.Topic, err)
+			return err
 		}
 		var data []byte
 		if rec.Value != nil {
@@ -192,8 +264,14 @@ func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 		if err != nil {
 			return err
 		}
+		var header []byte
+		for _, h := range rec.Headers {
+			if h.Key == frameHeader {
+				header = h.Value
+			}
+		}
 		if frame := frameAt(rec.Offset); frame >= f.next {
-			f.fetched = append(f.fetched, record{frame, data})
+			f.fetched = append(f.fetched, record{frame, data, header})
 			f.next = frame + 1
 		}
 	}

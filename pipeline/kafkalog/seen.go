@@ -14,7 +14,7 @@ import (
 type seen struct {
 	from, to uint64              // the range of frames: from ≤ frame < to
 	batches  map[batch.ID][]mark // the frames of each batch, ascending
-	order    []batch.ID          // the batch ID of each frame, in frame order
+	order    []batch.ID          // the batch IDs in the order of their frames
 	highest  int64               // time of the last frame
 }
 
@@ -34,6 +34,9 @@ func (s *seen) note(id batch.ID, m mark) {
 	s.order = append(s.order, id)
 	s.to, s.highest = m.frame+1, m.time
 }
+
+// pass moves past a record that is not a frame.
+func (s *seen) pass(frame uint64) { s.to = max(s.to, frame+1) }
 
 // earlierFrames returns the frames of a batch that precede m in the log by at most window.
 func (s *seen) earlierFrames(id batch.ID, m mark, window time.Duration) []mark {
@@ -85,18 +88,22 @@ func (p *Partition) load(ctx context.Context) error {
 	}
 	began, r := time.Now(), fetcher{p: p, next: p.seen.to}
 	for r.next < p.base.frame || len(r.fetched) > 0 {
-		frame, data, err := r.pop(ctx)
+		rec, err := r.pop(ctx)
 		if err != nil {
 			return err
 		}
-		if frame >= p.base.frame {
+		if rec.frame >= p.base.frame {
 			break
 		}
-		h, err := batch.FrameHeader(data)
-		if err != nil {
-			return fmt.Errorf("cannot read frame %d of partition %d: %w", frame, p.ID, err)
+		h, err := p.check(rec)
+		switch {
+		case isRecordError(err): // the delivery has passed it
+			p.seen.pass(rec.frame)
+		case err != nil:
+			return fmt.Errorf("cannot read the batches of the idempotency window: %w: upgrade this replica", err)
+		default:
+			p.seen.note(h.ID, mark{rec.frame, max(p.seen.highest, batch.FrameReceivedAt(rec.data)), batch.FrameSum(rec.data)})
 		}
-		p.seen.note(h.ID, mark{frame, max(p.seen.highest, batch.FrameReceivedAt(data)), batch.FrameSum(data)})
 	}
 	p.log.log.Debug().Int("partition", p.ID).Str("consumer", p.consumer).Uint64("frames", p.base.frame-from).Dur("took", time.Since(began)).
 		Msg("read the batches of the idempotency window from the log")

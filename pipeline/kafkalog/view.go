@@ -76,19 +76,21 @@ func (v *View) read() error {
 }
 
 // Frames yields the frames of a partition as they are in the log, from the given one up to the
-// newest at the time of OpenView. The iteration ends after an error.
+// newest at the time of OpenView. A frame with a *durable.RecordError or a *VersionError is a record
+// that cannot be read. The iteration ends after any other error.
 func (v *View) Frames(partition int, from uint64) iter.Seq2[durable.Frame, error] {
 	return func(yield func(durable.Frame, error) bool) {
 		p := v.Partitions[partition]
 		f := fetcher{p: &Partition{ID: partition, log: v.log, ctx: v.ctx, hard: v.ctx}, next: max(from, p.First)}
 		for f.next < p.Next || len(f.fetched) > 0 {
-			frame, data, err := f.pop(v.ctx)
+			rec, err := f.pop(v.ctx)
 			if err != nil {
 				yield(durable.Frame{}, err)
 				return
 			}
-			segment := fmt.Sprintf("partition %d", partition)
-			if frame >= p.Next || !yield(durable.Frame{Seq: frame, Data: data, Segment: segment, Offset: offsetOf(frame)}, nil) {
+			_, err = f.p.check(rec)
+			frame := durable.Frame{Seq: rec.frame, Data: rec.data, Segment: fmt.Sprintf("partition %d", partition), Offset: offsetOf(rec.frame)}
+			if rec.frame >= p.Next || !yield(frame, err) {
 				return
 			}
 		}

@@ -137,6 +137,7 @@ func (w *writer) produce(frames []queued, deadline time.Time) (sent bool, err er
 		values = values[len(f.Data):]
 		records[i] = kafka.Record{
 			Time: time.Unix(0, batch.FrameReceivedAt(f.Data)), Key: kafka.NewBytes([]byte(f.ProductInstance)), Value: kafka.NewBytes(value),
+			Headers: []kafka.Header{{Key: frameHeader, Value: headerOf(value)}},
 		}
 	}
 	start := time.Now()

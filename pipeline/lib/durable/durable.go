@@ -5,6 +5,7 @@ package durable
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Errors that journals and their readers return or wrap.
@@ -54,11 +55,28 @@ func (e *Entry) Settle(err error) { e.outcome <- err }
 // Reader reads durable frames in order. It is not safe for concurrent use. Frame numbers may have
 // gaps.
 type Reader interface {
-	// Next waits for the next frame and returns it, appended to buf[:0]. After an error, the next call
-	// tries the same frame again.
+	// Next waits for the next frame and returns it, appended to buf[:0]. With a *RecordError it returns
+	// the number of the record, and the next call continues after it. After any other error, the next
+	// call tries the same frame again.
 	Next(ctx context.Context, buf []byte) (seq uint64, frame []byte, err error)
-	// TryNext is like Next but does not wait: ok is false if the next frame is not durable yet.
+	// TryNext is like Next but does not wait: ok is false if the next frame is not durable yet, or with
+	// an error other than a *RecordError.
 	TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error)
+}
+
+// RecordError reports a record of a topic that is not an intact frame, so that it can never be read:
+// another program wrote it, or it was changed.
+type RecordError struct {
+	Topic     string
+	Partition int
+	Offset    int64
+	Data      []byte // value of the record
+	Reason    error
+}
+
+func (e *RecordError) Error() string {
+	return fmt.Sprintf("the record at offset %d of partition %d of topic %q is not an intact frame: %v",
+		e.Offset, e.Partition, e.Topic, e.Reason)
 }
 
 // Cursor is the durable position of a consumer.

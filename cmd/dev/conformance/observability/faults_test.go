@@ -205,6 +205,16 @@ func faults(t *testing.T) []fault {
 			},
 		},
 		{
+			alerts: "TrafficdRecordQuarantined", name: "foreign", settings: append(clickhouse(archive, "foreign"),
+				"journal.kind=kafka", "journal.log.topic=foreign", "journal.log.partitions=1", "journal.log.brokers="+broker.Brokers[0]),
+			inject: func(d *daemon) {
+				client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers...), kgo.DefaultProduceTopic("foreign"))
+				require.NoError(t, err)
+				defer client.Close()
+				require.NoError(t, client.ProduceSync(t.Context(), kgo.StringRecord("not a batch")).FirstErr())
+			},
+		},
+		{
 			alerts: "TrafficdArchiveViewsStale", name: "underived", settings: clickhouse(archive, "underived"),
 			inject: func(*daemon) {
 				archive.Query(t, "RENAME TABLE underived.measurements_hours TO underived.away")

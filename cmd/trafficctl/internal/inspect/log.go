@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -80,16 +81,18 @@ func (l *Log) Verify() (*Verdict, error) {
 	in, _ := l.Inspect()
 	var b batch.Batch
 	for i := range in.Segments {
+		var unreadable []error
 		for frame, err := range l.view.Frames(i, 0) {
+			gap, err := gapOf(frame, err, &b)
 			if err != nil {
 				return nil, err
 			}
 			l.read(int64(len(frame.Data)))
-			if err := batch.DecodeFrame(frame.Data, &b, nil); err != nil {
-				in.Segments[i].Err = &journal.CorruptError{Path: in.Segments[i].Name, Offset: frame.Offset, Seq: frame.Seq, Reason: err.Error()}
-				break
+			if gap != nil {
+				unreadable = append(unreadable, gap.Err)
 			}
 		}
+		in.Segments[i].Err = errors.Join(unreadable...)
 	}
 	return &Verdict{Inspection: in}, nil
 }
@@ -105,11 +108,12 @@ func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 			from = min(from, cursor.Seq)
 		}
 		for frame, err := range l.view.Frames(i, from) {
+			gap, err := gapOf(frame, err, &b)
 			if err != nil {
 				return consumers, nil, fmt.Errorf("cannot count undelivered rows in partition %d: %w", i, err)
 			}
 			l.read(int64(len(frame.Data)))
-			if gap := gapOf(i, frame, &b); gap != nil {
+			if gap != nil {
 				gaps = append(gaps, gap)
 				continue
 			}
@@ -121,33 +125,42 @@ func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	return consumers, gaps, nil
 }
 
-// gapOf returns nil if the frame can be decoded into b.
-func gapOf(partition int, frame durable.Frame, b *batch.Batch) *Gap {
-	if err := batch.DecodeFrame(frame.Data, b, nil); err != nil {
-		return &Gap{From: frame.Seq, To: frame.Seq, Err: fmt.Errorf("partition %d, offset %d: %w", partition, frame.Offset, err)}
+// gapOf decodes a frame that a view yielded with err. It returns a gap if the record cannot be read,
+// and err if it ends the iteration.
+func gapOf(frame durable.Frame, err error, b *batch.Batch) (*Gap, error) {
+	version, isVersion := errors.AsType[*kafkalog.VersionError](err)
+	record, isRecord := errors.AsType[*durable.RecordError](err)
+	switch {
+	case isVersion:
+		err = fmt.Errorf("%w: use the trafficctl of that version", version)
+	case isRecord:
+		err = record
+	case err != nil:
+		return nil, err
+	default:
+		if err = batch.DecodeFrame(frame.Data, b, nil); err == nil {
+			return nil, nil
+		}
+		err = fmt.Errorf("%s, offset %d: %w", frame.Segment, frame.Offset, err)
 	}
-	return nil
+	return &Gap{From: frame.Seq, To: frame.Seq, Err: err}, nil
 }
 
 // Frames implements Journal. It returns the frames ordered by partition. A record that cannot be
-// decoded is a *Gap.
+// read is a *Gap.
 func (l *Log) Frames(from, to uint64) iter.Seq2[durable.Frame, error] {
 	return func(yield func(durable.Frame, error) bool) {
 		var b batch.Batch
 		for i := range l.view.Partitions {
 			for frame, err := range l.view.Frames(i, from) {
+				gap, err := gapOf(frame, err, &b)
 				if err == nil && frame.Seq > to {
 					break
 				}
-				if err == nil {
-					if gap := gapOf(i, frame, &b); gap != nil {
-						if !yield(durable.Frame{}, gap) {
-							return
-						}
-						continue
-					}
+				if gap != nil {
+					frame, err = durable.Frame{}, gap
 				}
-				if !yield(frame, err) || err != nil {
+				if !yield(frame, err) || err != nil && gap == nil {
 					return
 				}
 			}
