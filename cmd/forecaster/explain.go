@@ -106,8 +106,8 @@ func explain(w io.Writer, c *config.Config, s *model.Step, t *streets.Street, ho
 		s.Forecast(code, r, []model.Target{s.TargetOf(horizon)}, out, detail)
 		speeds[i] = explainDetector(w, out[0], detail[0])
 	}
-	if v := t.Speed(speeds); !math.IsNaN(v) {
-		fmt.Fprintf(w, "\nspeed of the street: %.1f, %s\n", v, publication(c.Forecasts, s, horizon, v))
+	if v := s.KMH(t.Speed(speeds)); !math.IsNaN(v) {
+		fmt.Fprintf(w, "\nspeed of the street: %.1f km/h, %s\n", v, publication(c.Forecasts, s, horizon, v))
 	} else {
 		fmt.Fprintln(w, "\nno forecast for the street")
 	}

@@ -473,7 +473,7 @@ func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.
 			for d := range at {
 				at[d] = speeds[d][n]
 			}
-			if speed := street.Speed(at); !math.IsNaN(speed) {
+			if speed := s.KMH(street.Speed(at)); !math.IsNaN(speed) {
 				p := &pb.ForecastPeriod{Start: period.Start, End: period.End, SpeedValid: period.SpeedValid, Speed: round(c, speed)}
 				f.Forecast = append(f.Forecast, p)
 			}

@@ -538,6 +538,31 @@ func TestStreetDetail(t *testing.T) {
 	require.Nil(t, d.Points[model.Hour].Low)
 }
 
+// TestUnit checks that forecasts, and the details of a street, are in km/h whatever the unit of the
+// archived speeds is.
+func TestUnit(t *testing.T) {
+	list, l := network(1)
+	codes, recent := hour(list)
+	c := config.Default()
+	f := func(factor float64) (published float64, d streetDetail, explained string) {
+		l.Factor = factor
+		s := model.NewStep(l, noon, codes, recent)
+		all, _ := build(c.Forecasts, s, list)
+		var out bytes.Buffer
+		explain(&out, &c, s, &list[0], 30*time.Minute)
+		return all[0].Forecast[0].Speed, (&snapshot{s, list}).detail(c.Forecasts, &list[0]), out.String()
+	}
+	speed, detail, _ := f(0)
+	const mph = 1.609344
+	published, d, explained := f(mph)
+	require.InDelta(t, mph*speed, published, mph*c.Forecasts.Tolerance)
+	last, lastKMH := detail.Points[model.Hour-1], d.Points[model.Hour-1]
+	require.InDelta(t, mph**last.Measured, *lastKMH.Measured, 0.2)
+	require.InDelta(t, mph**last.Profile, *lastKMH.Profile, 0.2)
+	require.InDelta(t, mph**detail.Points[model.Hour].Forecast, *d.Points[model.Hour].Forecast, 0.2)
+	require.Regexp(t, `speed of the street: 6\d\.\d km/h`, explained)
+}
+
 // TestWorstBasis checks that a street with a known and an unknown detector counts as pooled,
 // whichever comes first.
 func TestWorstBasis(t *testing.T) {

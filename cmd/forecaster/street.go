@@ -27,7 +27,7 @@ type streetDetail struct {
 	Points   []streetPoint `json:"points"`
 }
 
-// streetPoint holds the speeds of an interval. Those of several detectors are combined as in
+// streetPoint holds the speeds of an interval, in km/h. Those of several detectors are combined as in
 // forecasts (package streets). Unknown values are absent.
 type streetPoint struct {
 	Start    time.Time `json:"start"`
@@ -99,7 +99,7 @@ func (s *snapshot) detail(c config.Forecasts, t *streets.Street) streetDetail {
 	for n := range all {
 		p := streetPoint{Start: s.step.Origin.Add(time.Duration(n-model.Hour) * s.step.Interval).UTC()}
 		for k, field := range [kinds]**float64{&p.Measured, &p.Profile, &p.Forecast, &p.Low, &p.High} {
-			if v := t.Speed(all[n][k]); !math.IsNaN(v) {
+			if v := s.step.KMH(t.Speed(all[n][k])); !math.IsNaN(v) {
 				*field = new(math.Round(v*10) / 10)
 			}
 		}

@@ -35,7 +35,7 @@ type MeasureType struct {
 	Min  *float64 `setting:"min"`  // lowest allowed value; null: no bound
 	Max  *float64 `setting:"max"`  // highest allowed value; null: no bound
 	// unit of the values, such as km/h, % or veh, for those who read the archive; a number per hour
-	// ends in /h, as in veh/h
+	// ends in /h, as in veh/h. The forecaster converts speeds in mph or m/s to km/h
 	Unit string `setting:"unit"`
 }
 

@@ -226,6 +226,10 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 	return nil
 }
 
+// factors are the speeds in km/h of the units of measure types. Values in another unit, or without
+// one, are taken for km/h.
+var factors = map[string]float64{"km/h": 1, "mph": 1.609344, "mi/h": 1.609344, "m/s": 3.6}
+
 // Unit returns the unit of the measure type that is forecast, or "" if the daemon's settings do not
 // name it.
 func (s *Source) Unit(ctx context.Context) (unit string, err error) {
@@ -266,7 +270,9 @@ func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err 
 	q := s.query(day, day, day, 0)
 	latest, until, ok, err := s.latest(ctx, q, "day <= "+quote(q.Day))
 	must.Do(err)
-	l = &model.Learned{Day: day, Interval: s.Interval, Detectors: make(map[string]*model.Detector)}
+	unit, err := s.Unit(ctx)
+	must.Do(err)
+	l = &model.Learned{Day: day, Interval: s.Interval, Detectors: make(map[string]*model.Detector), Factor: factors[unit]}
 	if !ok {
 		return l, nil
 	}

@@ -19,6 +19,7 @@
 package model
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -81,7 +82,11 @@ type Learned struct {
 	Interval  time.Duration
 	Detectors map[string]*Detector
 	Pool      *Detector // for all detectors together; nil if nothing was learned
+	Factor    float64   // from the unit of the values to km/h; 0 is 1
 }
+
+// KMH converts a value to km/h.
+func (l *Learned) KMH(value float64) float64 { return value * cmp.Or(l.Factor, 1) }
 
 // Recent holds the values of a detector in the intervals of the last hour, oldest first. A weight
 // of 0 means no value.
