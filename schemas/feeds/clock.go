@@ -64,7 +64,9 @@ func (p *parser) time(text []byte) time.Time {
 	s := string(text)
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		at = p.local("2006-01-02T15:04:05", s)
+		if at = p.local("2006-01-02T15:04:05", s); at.IsZero() {
+			at = p.local(time.DateTime, s)
+		}
 	}
 	p.last = parsed{s, at.UTC()}
 	return p.last.time

@@ -63,6 +63,7 @@ const (
 
 	Kind     Reason = "kind"     // Skipped: a kind of value that is not in the table of measures
 	Forecast Reason = "forecast" // Skipped: computed for the future
+	Repeated Reason = "repeated" // Skipped: the same value for the same interval again, in another row
 )
 
 // Row is one published value.
@@ -147,6 +148,7 @@ type Options struct {
 	// hours a local time belongs to when daylight saving time ends. Both may be zero.
 	Modified, After time.Time
 
+	Mapping   *Mapping              // of the format rows
 	MinusOne  bool                  // a speed of -1 means that no vehicle passed
 	Sentinels map[Measure][]float64 // numbers that stand for no value; negative ones always do
 }

@@ -15,4 +15,5 @@ var formats = []Format{
 	{"hongkong", Options{}, "Asia/Hong_Kong", parseHongKong},
 	{"madrid", Options{Time: End, Period: 5 * time.Minute}, "Europe/Madrid", parseMadrid},
 	{"wzdx", Options{}, "", parseWZDx},
+	{"rows", Options{}, "", parseRows},
 }

@@ -16,12 +16,13 @@ type value struct {
 	lane      string // parts of the code
 	class     string
 	statistic string
-	classed   bool  // the class is that of the value, not of the table
-	indexed   bool  // the index is part of the code, because lane and class are unknown or not unique
-	unknown   bool  // lane and class are unknown
-	inputs    int   // number of vehicles from which the value was computed; -1 if unknown
-	read      bool  // there is a value
-	stamp     stamp // time of the value; if it is not stated, that of the site
+	classed   bool    // the class is that of the value, not of the table
+	indexed   bool    // the index is part of the code, because lane and class are unknown or not unique
+	unknown   bool    // lane and class are unknown
+	inputs    int     // number of vehicles from which the value was computed; -1 if unknown
+	read      bool    // there is a value
+	number    float64 // as published, before it was converted
+	stamp     stamp   // time of the value; if it is not stated, that of the site
 	period    time.Duration
 }
 
@@ -45,7 +46,7 @@ func (v *value) set(text []byte, decimal byte, factor float64) {
 	if !ok && v.reason == "" {
 		v.reason = NotANumber
 	}
-	v.Value, v.read = n*factor, true
+	v.number, v.Value, v.read = n, n*factor, true
 }
 
 // fail marks all values of the current site as faults.
@@ -66,7 +67,7 @@ func (p *parser) finish(site string, at stamp) error {
 	for i := range p.values {
 		v := &p.values[i]
 		v.Outcome, v.Reason = p.judge(v)
-		if !ordered {
+		if !ordered && v.Outcome != Skipped {
 			p.distinguish(v)
 		}
 		p.Values++
@@ -119,7 +120,7 @@ func (p *parser) judge(v *value) (Outcome, Reason) {
 	switch {
 	case v.Measure == Unknown && v.reason == "":
 		return Skipped, Kind
-	case v.reason == Forecast || v.reason == Kind:
+	case v.reason == Forecast || v.reason == Kind || v.reason == Repeated:
 		return Skipped, v.reason
 	case v.reason != "":
 		return Fault, v.reason
@@ -129,11 +130,11 @@ func (p *parser) judge(v *value) (Outcome, Reason) {
 		return Fault, NoValue
 	case v.Measure == Speed && v.inputs == 0:
 		return NoVehicle, NoInputs
-	case v.Measure == Speed && v.Value == -1 && p.MinusOne:
+	case v.Measure == Speed && v.number == -1 && p.MinusOne:
 		return NoVehicle, MinusOne
 	case v.Measure == Speed && v.inputs < 0 && p.noFlow(v):
 		return NoVehicle, NoFlow
-	case v.Value < 0 || slices.Contains(p.Sentinels[v.Measure], v.Value):
+	case v.number < 0 || slices.Contains(p.Sentinels[v.Measure], v.number):
 		return Fault, Sentinel
 	case v.To.IsZero():
 		return Fault, NoTime

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"unicode/utf8"
 )
 
@@ -77,6 +78,17 @@ func (r *Reader) Attr(local string) ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// Attributes returns the local names and the values of all attributes, at a Start.
+func (r *Reader) Attributes() iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		for i := range r.attributes[:r.count] {
+			if !yield(r.attributes[i].name, r.attributes[i].value) {
+				return
+			}
+		}
+	}
 }
 
 // Next returns the next event. It returns io.EOF after the root element, and an error if the
