@@ -65,7 +65,7 @@ stores: ## run only the stores, until Ctrl-C
 .PHONY: programs
 unit coverage test conformance race: export TRAFFICD_PROGRAMS = $(CURDIR)/.cache/bin
 programs: # go build touches an unchanged program, after which go test would repeat the tests that start it
-	@CGO_ENABLED=0 go build -buildvcs=false -o .cache/bin/new/ ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/dev/devstores ./cmd/dev/quickstart
+	@CGO_ENABLED=0 go build -buildvcs=false -o .cache/bin/new/ ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/feeder ./cmd/dev/devstores ./cmd/dev/quickstart
 	@for program in .cache/bin/new/*; do \
 	  cmp -s $$program .cache/bin/$${program##*/} || cp -f $$program .cache/bin/; \
 	done

@@ -13,11 +13,13 @@
 package feeds
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"time"
 
 	"trafficd/schemas/feeds/xmlstream"
@@ -185,7 +187,13 @@ func (f Format) Parse(r io.Reader, o Options, sink Sink) (Summary, error) {
 		}
 		p.Zone = zone
 	}
-	if err := f.parse(p, r); err != nil {
+	in := bufio.NewReader(r)
+	head, _ := in.Peek(64) // the parser reports the error
+	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xEF\xBB\xBF")), " \t\r\n")
+	if doctype := "<!DOCTYPE html"; len(head) >= len(doctype) && strings.EqualFold(string(head[:len(doctype)]), doctype) {
+		return p.Summary, fmt.Errorf("cannot read the document as %s: %w", f.Name, errHTML)
+	}
+	if err := f.parse(p, in); err != nil {
 		return p.Summary, fmt.Errorf("cannot read the document as %s: %w", f.Name, err)
 	}
 	return p.Summary, nil

@@ -23,6 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	feeder "trafficd/cmd/feeder/config"
 	forecaster "trafficd/cmd/forecaster/config"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/trafficd/config"
@@ -58,6 +59,7 @@ func TestHelp(t *testing.T) {
 	}
 	walk(reflect.TypeFor[config.Config](), "")
 	walk(reflect.TypeFor[forecaster.Config](), "")
+	walk(reflect.TypeFor[feeder.Config](), "")
 
 	var printed bytes.Buffer
 	c := config.Default()
@@ -85,7 +87,7 @@ type definitions struct {
 // Validate checks.
 func readHelp(t *testing.T) map[string]string {
 	t.Helper()
-	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{range .GoFiles}}{{.}} {{end}}", "trafficd/cmd/trafficd/config", "trafficd/cmd/forecaster/config")
+	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{range .GoFiles}}{{.}} {{end}}", "trafficd/cmd/trafficd/config", "trafficd/cmd/forecaster/config", "trafficd/cmd/feeder/config")
 	out, err := list.Output()
 	require.NoError(t, err)
 	exports := map[string]string{}

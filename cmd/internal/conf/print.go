@@ -91,7 +91,7 @@ const secretNote = "secret, not shown"
 
 // secrets lists the suffixes of keys whose values are not shown. Digests of API keys are not
 // secret, but someone may have set a key instead.
-var secrets = []string{"password", "authorization", "secret", "token", "api.keys"}
+var secrets = []string{"password", "authorization", "secret", "token", "headers", "api.keys"}
 
 func isSecret(key string) bool {
 	key = strings.TrimRight(key, "[0123456789]") // an entry of a list

@@ -1,0 +1,366 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/feeder/config"
+	"trafficd/cmd/feeder/internal/spool"
+	"trafficd/cmd/internal/client"
+	"trafficd/cmd/internal/ops"
+	"trafficd/schemas/contract"
+)
+
+// pulled is a feed without a daemon.
+func pulled(t *testing.T, handler http.HandlerFunc, change ...func(*config.Feed)) (*feed, *siteList) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	c, _ := feedConfig(server.URL, change...)
+	c.Spool.Dir = t.TempDir()
+	list := &siteList{}
+	f, err := newFeed(c, c.Feeds[0], nil, list, zerolog.Nop())
+	require.NoError(t, err)
+	require.NoError(t, f.recall())
+	return f, list
+}
+
+func feedConfig(url string, change ...func(*config.Feed)) (*config.Config, error) {
+	c := config.Default()
+	f := config.Feed{Name: "test", URL: url, Format: "ndw", Every: time.Second}
+	for _, apply := range change {
+		apply(&f)
+	}
+	c.Feeds = []config.Feed{f}
+	return &c, nil
+}
+
+func plain(t *testing.T, packed []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	require.NoError(t, err)
+	b, err := io.ReadAll(z)
+	require.NoError(t, err)
+	return b
+}
+
+func gzipped(t *testing.T, b []byte) []byte {
+	t.Helper()
+	packed, err := compress(b)
+	require.NoError(t, err)
+	return packed
+}
+
+// TestDocuments pulls what servers send instead of a publication, and after it a publication. Only
+// the publication changes anything.
+func TestDocuments(t *testing.T) {
+	good := document(0, 10)
+	f := func(what, want string, answer http.HandlerFunc) {
+		t.Helper()
+		answers := []http.HandlerFunc{answer}
+		feed, list := pulled(t, func(w http.ResponseWriter, r *http.Request) {
+			if len(answers) > 0 {
+				answer := answers[0]
+				answers = answers[1:]
+				answer(w, r)
+				return
+			}
+			_, _ = w.Write(good)
+		})
+		err := feed.pull(t.Context())
+		if want == "" {
+			require.NoError(t, err, what)
+			require.Positive(t, feed.spool.Bytes(), what)
+			return
+		}
+		require.ErrorContains(t, err, want, what)
+		require.Zero(t, feed.spool.Bytes(), what)
+		require.False(t, list.isReady(), what)
+		require.NoError(t, feed.pull(t.Context()), what)
+		require.Positive(t, feed.spool.Bytes(), what)
+		require.True(t, list.isReady(), what)
+	}
+	send := func(status int, body []byte) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write(body)
+		}
+	}
+	f("gzip without a header", "", send(200, good))
+	f("not compressed", "", send(200, plain(t, good)))
+	f("compressed twice", "", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(gzipped(t, good))
+	})
+	f("an HTML page", "HTML", send(200, []byte("<!DOCTYPE html><html><body>Maintenance</body></html>")))
+	f("an HTML page that is XML", "HTML", send(200, []byte("<html><body><p>Maintenance</p></body></html>")))
+	f("an error", "500 Internal Server Error", send(500, good))
+	f("not found", "404 Not Found", send(404, good))
+	f("a 304 that was not asked for", "304 Not Modified", send(304, nil))
+	f("nothing", "the response is empty", send(200, nil))
+	f("another document", "ndw", send(200, []byte("<other/>")))
+	f("half a document", "", send(200, good))
+	f("half of the gzip", "unexpected EOF", send(200, good[:len(good)/2]))
+	f("half of the XML", "ndw", send(200, plain(t, good)[:5000]))
+	f("no checksum", "unexpected EOF", send(200, good[:len(good)-4]))
+	f("less than announced", "the response ends after 100 bytes", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(len(good)))
+		_, _ = w.Write(good[:100])
+	})
+	f("a connection that ends", "the response ends after", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(good[:100])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	f("no values", errEmpty.Error(), send(200, []byte(`<d2LogicalModel><payloadPublication><siteMeasurements>`+
+		`<measurementSiteReference id="S"/></siteMeasurements></payloadPublication></d2LogicalModel>`)))
+}
+
+// TestConditionalGet checks that a document is not downloaded again if it was used, and downloaded
+// again if not.
+func TestConditionalGet(t *testing.T) {
+	var requests []*http.Request
+	body := []byte("half")
+	f, _ := pulled(t, func(w http.ResponseWriter, r *http.Request) {
+		requests = append(requests, r)
+		w.Header().Set("ETag", `"1"`)
+		w.Header().Set("Last-Modified", "Sun, 01 Mar 2026 00:01:05 GMT")
+		if r.Header.Get("If-None-Match") == `"1"` {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		_, _ = w.Write(body)
+	})
+	require.Error(t, f.pull(t.Context()))
+	body = document(0, 2)
+	require.NoError(t, f.pull(t.Context()))
+	require.NoError(t, f.pull(t.Context()))
+	require.Len(t, requests, 3)
+	require.Empty(t, requests[1].Header.Get("If-None-Match"))
+	require.Equal(t, `"1"`, requests[2].Header.Get("If-None-Match"))
+	require.Equal(t, "Sun, 01 Mar 2026 00:01:05 GMT", requests[2].Header.Get("If-Modified-Since"))
+	require.Equal(t, "gzip", requests[2].Header.Get("Accept-Encoding"))
+}
+
+func TestCredentials(t *testing.T) {
+	envelope := filepath.Join(t.TempDir(), "pull.xml")
+	require.NoError(t, os.WriteFile(envelope, []byte("<Envelope/>"), 0o600))
+	var got *http.Request
+	var body []byte
+	f, _ := pulled(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+		_, _ = w.Write(document(0, 1))
+	}, func(f *config.Feed) {
+		f.Headers, f.BodyFile = []string{"Authorization: Bearer abc", "SOAPAction: urn:pull"}, envelope
+	})
+	require.NoError(t, f.pull(t.Context()))
+	require.Equal(t, http.MethodPost, got.Method)
+	require.Equal(t, "Bearer abc", got.Header.Get("Authorization"))
+	require.Equal(t, "urn:pull", got.Header.Get("SOAPAction"))
+	require.Equal(t, "text/xml; charset=utf-8", got.Header.Get("Content-Type"))
+	require.Equal(t, "<Envelope/>", string(body))
+
+	f, _ = pulled(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		_, _ = w.Write(document(0, 1))
+	}, func(f *config.Feed) { f.URL = strings.Replace(f.URL, "http://", "http://user:secret@", 1) })
+	require.NoError(t, f.pull(t.Context()))
+	user, password, ok := got.BasicAuth()
+	require.Equal(t, "user secret true", fmt.Sprint(user, " ", password, " ", ok))
+}
+
+func TestClientCertificate(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.PeerCertificates) == 0 {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		_, _ = w.Write(document(0, 1))
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	server.StartTLS()
+	defer server.Close()
+	dir := t.TempDir() // the certificate of the server is also that of the client
+	ca, private := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	secret, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	require.NoError(t, err)
+	for path, block := range map[string]*pem.Block{ca: {Type: "CERTIFICATE", Bytes: server.Certificate().Raw}, private: {Type: "PRIVATE KEY", Bytes: secret}} {
+		require.NoError(t, os.WriteFile(path, append([]byte("Bag Attributes\n"), pem.EncodeToMemory(block)...), 0o600))
+	}
+	source := func(cert, key string) error {
+		s, err := newSource(config.Feed{CA: ca, Cert: cert, Key: key}, server.URL, filepath.Join(t.TempDir(), "download"))
+		require.NoError(t, err)
+		_, _, err = s.fetch(t.Context())
+		return err
+	}
+	require.NoError(t, source(ca, private))
+	require.ErrorContains(t, source("", ""), "403 Forbidden")
+}
+
+func TestRedirects(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document(0, 1)) }))
+	defer other.Close()
+	elsewhere := strings.Replace(other.URL, "127.0.0.1", "localhost", 1)
+	f := func(to, want string, change ...func(*config.Feed)) {
+		t.Helper()
+		feed, _ := pulled(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }, change...)
+		err := feed.pull(t.Context())
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	f(other.URL, "")
+	f(elsewhere, "")
+	f(elsewhere, "must not get the credentials", func(f *config.Feed) { f.Headers = []string{"Api-Key: secret"} })
+	f(other.URL, "redirects the POST", func(f *config.Feed) { f.BodyFile = "/dev/null" })
+	f("/?key=secret", "more than 5 redirects")
+}
+
+// TestFull checks that the feed is not pulled while the spool is full.
+func TestFull(t *testing.T) {
+	minute := 0
+	f, _ := pulled(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document(minute, 1)); minute++ })
+	small, err := spool.Open(f.dir, 1)
+	require.NoError(t, err)
+	f.spool = small
+	require.NoError(t, f.pull(t.Context()))
+	require.ErrorIs(t, f.pull(t.Context()), errFull)
+	require.Equal(t, 1, minute)
+}
+
+// TestStale checks that a feed without new values is reported, whether it is dead, frozen or empty.
+func TestStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &feed{cfg: config.Feed{Every: time.Minute}}
+		f.state.Store(&status{advanced: time.Now()})
+		time.Sleep(staleAfter * time.Minute)
+		require.Empty(t, f.stale())
+		time.Sleep(time.Second)
+		require.Contains(t, f.stale(), "nothing new was published since 2000-01-01")
+		f.update(func(s *status) { s.pull = errEmpty })
+		require.Equal(t, errEmpty.Error(), f.stale())
+		f.update(func(s *status) { s.advanced = time.Now() })
+		require.Empty(t, f.stale())
+	})
+}
+
+// TestSites checks that trafficd has the list before it gets the values of a new site.
+func TestSites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &siteList{}
+		f := &feedSites{known: map[string]bool{}, seen: map[string]bool{}}
+		l.feeds = []*feedSites{f}
+		get := func(etag, encoding string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest(http.MethodGet, "/sites", nil)
+			r.Header.Set("If-None-Match", etag)
+			r.Header.Set("Accept-Encoding", encoding)
+			w := httptest.NewRecorder()
+			l.ServeHTTP(w, r)
+			return w
+		}
+		require.Equal(t, http.StatusServiceUnavailable, get("", "").Code)
+		_, err := l.add(f, []string{"b", `"a"`})
+		require.NoError(t, err)
+		require.Equal(t, patience, l.wait())
+		first := get("", "")
+		require.JSONEq(t, `[{"detectorCode":"\"a\""},{"detectorCode":"b"}]`, first.Body.String())
+		packed := get("", "gzip")
+		require.Equal(t, "gzip", packed.Header().Get("Content-Encoding"))
+		require.Equal(t, first.Body.String(), string(plain(t, packed.Body.Bytes())))
+		require.Equal(t, patience, l.wait(), "it may not use it yet")
+		etag := first.Header().Get("ETag")
+		require.Equal(t, http.StatusNotModified, get(etag, "gzip").Code)
+		require.Zero(t, l.wait())
+
+		added, err := l.add(f, []string{"b"})
+		require.NoError(t, err)
+		require.False(t, added)
+		require.Zero(t, l.wait())
+		_, err = l.add(f, []string{"c"})
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, get(etag, "").Code)
+		require.Equal(t, patience, l.wait())
+		time.Sleep(patience)
+		require.Zero(t, l.wait(), "a daemon that never reads the list")
+	})
+}
+
+// TestRestart checks that the list is the same after a restart, before the first pull.
+func TestRestart(t *testing.T) {
+	f, list := pulled(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document(0, 3)) })
+	require.NoError(t, f.pull(t.Context()))
+	c, _ := feedConfig("http://127.0.0.1:1")
+	c.Spool.Dir = filepath.Dir(f.dir)
+	again := &siteList{}
+	restarted, err := newFeed(c, c.Feeds[0], nil, again, zerolog.Nop())
+	require.NoError(t, err)
+	require.NoError(t, restarted.recall())
+	require.Equal(t, list.etag, again.etag)
+	require.NotEmpty(t, list.etag)
+	require.Equal(t, f.spool.Bytes(), restarted.spool.Bytes())
+}
+
+// TestDeliver checks that a batch is sent with the same key and content until it is accepted.
+func TestDeliver(t *testing.T) {
+	type request struct{ key, body string }
+	var got []request
+	answers := []int{503, 401, 409, 0, 207}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		packed, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		got = append(got, request{r.Header.Get("Idempotency-Key"), string(plain(t, packed))})
+		status := answers[min(len(got), len(answers))-1]
+		if status == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(contract.Result{Accepted: 4})
+	}))
+	defer server.Close()
+	firstRetry, maxRetry = time.Millisecond, time.Millisecond
+	defer func() { firstRetry, maxRetry = time.Second, 30*time.Second }()
+	f, list := pulled(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document(0, 2)) })
+	daemon, err := client.New(config.Trafficd{URL: server.URL}.Config("k"), client.Ingest)
+	require.NoError(t, err)
+	f.daemon = daemon
+	require.NoError(t, f.pull(t.Context()))
+	list.read = true
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); f.deliver(ctx) }()
+	require.Eventually(t, func() bool { return f.spool.Bytes() == 0 }, time.Minute, time.Millisecond)
+	cancel()
+	<-done
+	require.Len(t, got, len(answers))
+	for _, r := range got {
+		require.Equal(t, got[0], r)
+	}
+	require.Len(t, got[0].key, 32)
+	require.NotEqual(t, idempotencyKey("test", "1.0", nil), idempotencyKey("test", "2.0", nil), "a value that changes back is sent")
+	require.Equal(t, ops.OK, readiness(list, []*feed{f}).Components["test"].State)
+}

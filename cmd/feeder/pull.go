@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"trafficd/cmd/internal/must"
+	"trafficd/pipeline/lib/replace"
+	"trafficd/schemas/contract"
+	"trafficd/schemas/feeds"
+)
+
+const (
+	// How often the site table is pulled, and after an error.
+	tableEvery = 6 * time.Hour
+	tableRetry = 10 * time.Minute
+
+	seenFile  = "seen"  // sites that are not in the table, one a line
+	tableFile = "sites" // the last table that could be read, as published
+)
+
+var (
+	errFull = errors.New("the spool has reached spool.max_bytes: the feed is not pulled until trafficd has accepted some of it. " +
+		"What is published meanwhile and replaced before that is lost")
+	errEmpty = errors.New("the publication contains no values")
+)
+
+// pull pulls the feed once.
+func (f *feed) pull(ctx context.Context) error {
+	if f.spool.Full() {
+		return errFull
+	}
+	if f.table != nil && !time.Now().Before(f.nextTable) {
+		err := f.pullTable(ctx)
+		f.nextTable = time.Now().Add(tableEvery)
+		if err != nil {
+			f.nextTable = time.Now().Add(tableRetry)
+			f.log.Warn().Err(err).Msg("cannot read the site table; retrying")
+		}
+		f.update(func(s *status) { s.table = err })
+		if err != nil && f.options.Table == nil { // the codes depend on the table
+			f.nextTable = time.Time{}
+			return fmt.Errorf("the site table is missing: %w", err)
+		}
+	}
+	changed, modified, err := f.data.fetch(ctx)
+	if err != nil || !changed {
+		if err == nil {
+			pulls.WithLabelValues(f.cfg.Name, "unchanged").Inc()
+		}
+		return err
+	}
+	start := time.Now()
+	p := publication{feed: f, options: f.options, outcomes: map[string]int{}}
+	p.options.Modified, p.options.After = modified, f.newest
+	added, err := f.spool.Put(p.read)
+	if err != nil {
+		return err
+	}
+	f.data.keep()
+	f.newest = p.newest
+	for outcome, n := range p.outcomes {
+		values.WithLabelValues(f.cfg.Name, outcome).Add(float64(n))
+	}
+	totals.WithLabelValues(f.cfg.Name).Add(float64(p.totals))
+	if p.summary.Values == 0 {
+		return errEmpty
+	}
+	newest.WithLabelValues(f.cfg.Name).Set(float64(p.newest.Unix()))
+	result := "repeated"
+	if added > 0 {
+		result = "new"
+		f.update(func(s *status) { s.advanced = time.Now() })
+	}
+	pulls.WithLabelValues(f.cfg.Name, result).Inc()
+	f.log.Debug().Int("values", p.summary.Values).Int("new", added).Dur("took", time.Since(start)).Msg("publication read")
+	return nil
+}
+
+// publication is a document on its way into the spool.
+type publication struct {
+	feed     *feed
+	options  feeds.Options
+	summary  feeds.Summary
+	outcomes map[string]int // of values
+	totals   int
+	newest   time.Time
+
+	add  func(*contract.Measurement) (bool, error)
+	rows []feeds.Row // of the current site
+	ids  []string    // of the sites with values
+}
+
+// read puts the values of the downloaded document into the spool.
+func (p *publication) read(add func(*contract.Measurement) (bool, error)) (err error) {
+	defer must.Return(&err)
+	p.add = add
+	sink := feeds.Sink{Row: func(r *feeds.Row) error {
+		if len(p.rows) > 0 && p.rows[0].Site != r.Site {
+			if err := p.flush(); err != nil {
+				return err
+			}
+		}
+		p.rows = append(p.rows, *r)
+		return nil
+	}}
+	f := p.feed
+	table := newTable()
+	if f.table == nil { // the document may describe its sites
+		sink.Site = table.add
+	}
+	must.Do(readDocument(f.data.path, func(r io.Reader) (err error) {
+		p.summary, err = f.format.Parse(r, p.options, sink)
+		return err
+	}))
+	must.Do(p.flush())
+	if len(table.known) > 0 {
+		must.Do(f.list.set(f.sites, must.Get(table.finish()), table.known))
+	}
+	must.Do(f.register(p.ids), "cannot add sites to the list")
+	return nil
+}
+
+// flush puts the values of a site into the spool.
+func (p *publication) flush() error {
+	if len(p.rows) == 0 {
+		return nil
+	}
+	p.ids = append(p.ids, strings.Clone(p.rows[0].Site))
+	for i := range p.rows {
+		r := &p.rows[i]
+		outcome := strings.ReplaceAll(r.Outcome.String(), " ", "_")
+		if r.Outcome == feeds.Measured {
+			added, err := p.measure(r)
+			if err != nil {
+				return err
+			}
+			if outcome = "repeated"; added {
+				outcome = "new"
+			}
+			if r.To.After(p.newest) {
+				p.newest = r.To
+			}
+		}
+		p.outcomes[outcome]++
+	}
+	for _, r := range p.options.Table.Totals(p.rows) {
+		added, err := p.measure(&r)
+		if err != nil {
+			return err
+		}
+		if added {
+			p.totals++
+		}
+	}
+	p.rows = p.rows[:0]
+	return nil
+}
+
+func (p *publication) measure(r *feeds.Row) (added bool, err error) {
+	m := contract.Measurement{
+		DetectorCode: r.Site, MeasureTypeCode: r.Code, TimestampFrom: r.From, TimestampTo: r.To, Value: number(r.Value),
+	}
+	if !math.IsNaN(r.Quality) {
+		m.Quality = number(r.Quality)
+	}
+	return p.add(&m)
+}
+
+func number(v float64) json.Number { return json.Number(strconv.FormatFloat(v, 'f', -1, 64)) }
+
+// register adds sites with values to the list before their values are in the spool, and remembers
+// those that are not in the table.
+func (f *feed) register(ids []string) error {
+	added, err := f.list.add(f.sites, ids)
+	sites.WithLabelValues(f.cfg.Name).Set(float64(len(f.sites.known) + len(f.sites.seen)))
+	if err != nil || !added {
+		return err
+	}
+	return replace.File(filepath.Join(f.dir, seenFile), 0o600, func(w io.Writer) error {
+		out := bufio.NewWriter(w)
+		for _, id := range slices.Sorted(maps.Keys(f.sites.seen)) {
+			line, _ := json.Marshal(id) // cannot fail
+			out.Write(append(line, '\n'))
+		}
+		return out.Flush()
+	})
+}
+
+// recall reads what register and pullTable have remembered.
+func (f *feed) recall() (err error) {
+	defer must.Return(&err)
+	text, err := os.ReadFile(filepath.Join(f.dir, seenFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var ids []string
+	for line := range bytes.Lines(text) {
+		var id string
+		must.Do(json.Unmarshal(line, &id), "cannot read "+filepath.Join(f.dir, seenFile))
+		ids = append(ids, id)
+	}
+	if f.table != nil {
+		if err := f.readTable(filepath.Join(f.dir, tableFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.log.Warn().Err(err).Msg("cannot read the last site table; pulling it again")
+		}
+	}
+	_, err = f.list.add(f.sites, ids)
+	return err
+}
+
+// pullTable reads the site table if it has changed.
+func (f *feed) pullTable(ctx context.Context) error {
+	changed, _, err := f.table.fetch(ctx)
+	if err != nil || !changed {
+		return err
+	}
+	if err := f.readTable(f.table.path); err != nil {
+		return err
+	}
+	f.table.keep()
+	return os.Rename(f.table.path, filepath.Join(f.dir, tableFile))
+}
+
+func (f *feed) readTable(path string) error {
+	t := newTable()
+	characteristics := feeds.NewTable()
+	err := readDocument(path, func(r io.Reader) error {
+		_, err := f.format.Parse(r, f.options, feeds.Sink{Site: func(s *feeds.Site) error {
+			characteristics.Add(s)
+			return t.add(s)
+		}})
+		return err
+	})
+	var packed []byte
+	if err == nil {
+		packed, err = t.finish()
+	}
+	if err == nil && len(t.known) == 0 {
+		err = errors.New("the site table contains no sites")
+	}
+	if err != nil {
+		return err
+	}
+	f.options.Table = characteristics
+	return f.list.set(f.sites, packed, t.known)
+}
+
+// table collects the sites of a table for the list.
+type table struct {
+	packed bytes.Buffer
+	gzip   *gzip.Writer
+	known  map[string]bool
+}
+
+func newTable() *table {
+	t := &table{known: map[string]bool{}}
+	t.gzip, _ = gzip.NewWriterLevel(&t.packed, gzip.BestSpeed) // fails only for invalid levels
+	return t
+}
+
+func (t *table) add(s *feeds.Site) error {
+	if t.known[s.ID] { // another version of the site
+		return nil
+	}
+	line, err := json.Marshal(entryOf(s))
+	if err == nil {
+		_, err = t.gzip.Write(append(line, '\n'))
+	}
+	t.known[strings.Clone(s.ID)] = true
+	return err
+}
+
+func (t *table) finish() ([]byte, error) {
+	err := t.gzip.Close()
+	return t.packed.Bytes(), err
+}

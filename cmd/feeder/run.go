@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/feeder/config"
+	"trafficd/cmd/feeder/internal/spool"
+	"trafficd/cmd/internal/client"
+	"trafficd/cmd/internal/must"
+	"trafficd/cmd/internal/ops"
+	"trafficd/cmd/internal/version"
+	"trafficd/pipeline/lib/metrics"
+	"trafficd/schemas/feeds"
+)
+
+var (
+	values = metrics.NewCounters("trafficd_feeder_values_total",
+		"Published values, by outcome: new, repeated, no_vehicle, fault or skipped. Only new ones are sent.", "feed", "outcome")
+	totals = metrics.NewCounters("trafficd_feeder_totals_total",
+		"Measurements of whole carriageways that were computed from those of lanes, and are sent besides the values.", "feed")
+	pulls = metrics.NewCounters("trafficd_feeder_pulls_total",
+		"Pulls, by result: new, repeated (a document without a new value), unchanged (no document) or failed.", "feed", "result")
+	accepted = metrics.NewCounters("trafficd_feeder_accepted_total", "Measurements that trafficd has accepted.", "feed")
+	rejected = metrics.NewCounters("trafficd_feeder_rejected_total", "Measurements that trafficd has rejected, by code.", "feed", "code")
+	retries  = metrics.NewCounters("trafficd_feeder_retries_total",
+		"POST requests that trafficd did not accept; the batch is sent again.", "feed")
+	sites  = metrics.NewGauges("trafficd_feeder_sites", "Sites in the list that trafficd reads.", "feed")
+	newest = metrics.NewGauges("trafficd_feeder_newest_timestamp_seconds",
+		"End of the newest interval that was published, as Unix time in seconds.", "feed")
+)
+
+// staleAfter is the number of pulls without a new value after which a feed is stale.
+const staleAfter = 5
+
+// stopTime is the time limit for operators' requests after the context of run is done.
+const stopTime = 5 * time.Second
+
+// feed pulls and sends one feed.
+type feed struct {
+	cfg    config.Feed
+	log    zerolog.Logger
+	dir    string
+	format feeds.Format
+	spool  *spool.Spool
+	list   *siteList
+	sites  *feedSites
+	daemon *client.Client
+	state  atomic.Pointer[status]
+
+	// Used only by pulls.
+	options   feeds.Options // with the table
+	data      *source
+	table     *source // nil: none
+	nextTable time.Time
+	newest    time.Time // end of the newest interval in the previous document
+}
+
+// status is the state that the readiness check reports.
+type status struct {
+	pull, table, unsent error     // of the latest attempts
+	advanced            time.Time // when a new value was published last, or the start
+}
+
+func newFeed(c *config.Config, cfg config.Feed, daemon *client.Client, list *siteList, log zerolog.Logger) (f *feed, err error) {
+	defer must.Return(&err, "feed "+cfg.Name)
+	f = &feed{cfg: cfg, daemon: daemon, list: list, log: log.With().Str("feed", cfg.Name).Logger(), dir: filepath.Join(c.Spool.Dir, cfg.Name)}
+	f.format, _ = feeds.Lookup(cfg.Format)
+	f.options = must.Get(cfg.Options())
+	f.spool = must.Get(spool.Open(f.dir, c.Spool.MaxBytes))
+	f.data = must.Get(newSource(cfg, cfg.URL, filepath.Join(f.dir, "download")))
+	if cfg.Sites != "" {
+		f.table = must.Get(newSource(cfg, cfg.Sites, filepath.Join(f.dir, tableFile+".download")))
+	}
+	f.state.Store(&status{advanced: time.Now()})
+	f.sites = &feedSites{known: map[string]bool{}, seen: map[string]bool{}}
+	list.feeds = append(list.feeds, f.sites)
+	label := map[string]string{"feed": cfg.Name}
+	metrics.Register(
+		metrics.GaugeFunc("trafficd_feeder_stale", "1 if nothing new was published for five times feeds[].every, else 0.", label,
+			func() float64 { return metrics.Bool(f.stale() != "") }),
+		metrics.GaugeFunc("trafficd_feeder_spool_bytes", "Size of the measurements that trafficd has not accepted yet.", label,
+			func() float64 { return float64(f.spool.Bytes()) }),
+		metrics.GaugeFunc("trafficd_feeder_unsent_seconds", "Age of the oldest measurements that were not accepted yet, in seconds.", label,
+			func() float64 { return unsentFor(f.spool).Seconds() }))
+	return f, nil
+}
+
+func unsentFor(s *spool.Spool) time.Duration {
+	if oldest := s.Oldest(); !oldest.IsZero() {
+		return time.Since(oldest)
+	}
+	return 0
+}
+
+// stale returns why the feed is stale, or "".
+func (f *feed) stale() string {
+	s := f.state.Load()
+	age := time.Since(s.advanced)
+	switch {
+	case age <= staleAfter*f.cfg.Every:
+		return ""
+	case s.pull != nil:
+		return s.pull.Error()
+	}
+	return fmt.Sprintf("nothing new was published since %s", s.advanced.UTC().Format(time.RFC3339))
+}
+
+// update changes the status. It is safe for concurrent use.
+func (f *feed) update(change func(*status)) {
+	for {
+		before := f.state.Load()
+		after := *before
+		change(&after)
+		if f.state.CompareAndSwap(before, &after) {
+			return
+		}
+	}
+}
+
+// repeat pulls the feed until ctx is done.
+func (f *feed) repeat(ctx context.Context) {
+	for ctx.Err() == nil {
+		next := time.Now().Add(f.cfg.Every)
+		err := f.pull(ctx)
+		if err != nil && ctx.Err() == nil {
+			pulls.WithLabelValues(f.cfg.Name, "failed").Inc()
+			if before := f.state.Load().pull; before == nil || before.Error() != err.Error() {
+				f.log.Warn().Err(err).Msg("cannot pull the feed; retrying")
+			}
+		}
+		f.update(func(s *status) { s.pull = err })
+		sleep(ctx, next)
+	}
+}
+
+func sleep(ctx context.Context, until time.Time) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Until(until)):
+	}
+}
+
+func run(ctx context.Context, c *config.Config, log zerolog.Logger) (err error) {
+	defer must.Return(&err)
+	must.Do(os.MkdirAll(c.Spool.Dir, 0o700), "cannot create spool.dir")
+	dir := must.Get(os.Open(c.Spool.Dir))
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("cannot lock spool.dir %s: %w; another feeder uses it", c.Spool.Dir, err)
+	}
+	daemon := must.Get(client.New(c.Trafficd.Config(must.Get(readKey(c.Trafficd.KeyFile))), client.Ingest))
+	defer daemon.Close()
+	list := &siteList{}
+	var all []*feed
+	for _, cfg := range c.Feeds {
+		all = append(all, must.Get(newFeed(c, cfg, daemon, list, log)))
+	}
+	for _, f := range all {
+		must.Do(f.recall())
+	}
+	o := must.Get(ops.Start(c.Ops, func() ops.Readiness { return readiness(list, all) }, map[string]http.Handler{"GET /sites": list}, log))
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		o.Stop(stopping)
+	}()
+	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("feeder starts")
+	var running sync.WaitGroup
+	for _, f := range all {
+		running.Go(func() { f.repeat(ctx) })
+		running.Go(func() { f.deliver(ctx) })
+	}
+	running.Wait()
+	log.Info().Msg("feeder stopped")
+	return nil
+}
+
+// readiness returns NotReady before the list of sites can be served, and Degraded while a feed is
+// stale, a pull fails or batches are not accepted.
+func readiness(list *siteList, all []*feed) ops.Readiness {
+	components := map[string]ops.Component{}
+	own := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text()}}
+	if !list.isReady() {
+		own.Add(ops.NotReady, "no site has been read yet, so that trafficd gets no list")
+	}
+	components["feeder"] = own
+	for _, f := range all {
+		s := f.state.Load()
+		c := ops.Component{State: ops.OK, Detail: map[string]any{"spool_bytes": f.spool.Bytes(), "new_values": s.advanced}}
+		for _, err := range []error{s.pull, s.table, s.unsent} {
+			if err != nil && !errors.Is(err, context.Canceled) {
+				c.Add(ops.Degraded, err.Error())
+			}
+		}
+		if why := f.stale(); why != "" && s.pull == nil {
+			c.Add(ops.Degraded, why)
+		}
+		components[f.cfg.Name] = c
+	}
+	return ops.NewReadiness(components)
+}
