@@ -17,7 +17,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -202,20 +201,6 @@ func printLetter(w io.Writer, l letter) {
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s/%s\t%v\t%s\n", l.Sink, timestamp(l.At), l.ProductInstance,
 		short(item.DetectorCode), item.MeasureTypeCode,
 		item.TimestampFrom.Format(time.RFC3339Nano), item.TimestampTo.Format(time.RFC3339Nano), item.Value, short(l.Reason))
-}
-
-// short returns text on a single line, truncated if it is long.
-func short(text string) string {
-	const maxLength = 160
-	text = printable(strings.Join(strings.Fields(text), " "))
-	if len(text) <= maxLength {
-		return text
-	}
-	end := maxLength
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
 }
 
 // maxLetterBytes is the maximum length of a line, which may include a record of the log in base64.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,6 @@ import (
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"
-	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"
 )
@@ -149,19 +147,6 @@ Exit codes: 0 no damage found, 1 damage found or failure.`,
 	})
 }
 
-// plural formats a number and its noun: 1 segment, 2 segments.
-func plural[N int | int64 | uint64](n N, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	if stem, ok := strings.CutSuffix(noun, "y"); ok {
-		noun = stem + "ie"
-	}
-	return grouped(n) + " " + noun + "s"
-}
-
-func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
 func newJournalCursors(std streams) *cobra.Command {
 	var quiet bool
 	cmd := journalCommand(&cobra.Command{
@@ -232,14 +217,6 @@ next block. The command reads every frame that a consumer has not consumed.`,
 	})
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "do not print progress")
 	return cmd
-}
-
-// position formats p as a frame number and, unless p is the frame's first row, the row number.
-func position(p batch.Position) string {
-	if p.Row == 0 {
-		return fmt.Sprintf("frame %d", p.Frame)
-	}
-	return fmt.Sprintf("frame %d, row %d", p.Frame, p.Row)
 }
 
 func newJournalVerify(std streams) *cobra.Command {

@@ -1,6 +1,19 @@
 // Command trafficctl is the command-line tool for integrators and operators of trafficd. It sends
 // measurements, publishes forecasts, manages API keys, converts geometries, inspects a daemon's
 // journal and dead letters, and delivers the journal of a lost daemon.
+//
+// Each command is a file, with most of its work in a package below internal:
+//
+//	main.go       exit codes, the tree of commands, the flags of a connection
+//	send.go       send and resubmit; input.go: the flags that describe a file      → feed, send
+//	forecast.go   forecast publish and get                                         → forecast
+//	geometry.go   geometry                                                         → geometry
+//	key.go        key new, list and revoke                                         → keyfile
+//	journal.go    journal ls, cursors and verify; journal_*.go: dump, adopt, restamp → inspect
+//	deadletter.go deadletter ls and resend
+//	top.go        top and tap
+//	text.go       numbers, times and text of others, for people; progress.go: the progress bar
+//	output.go     files that are replaced atomically
 package main
 
 import (

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -312,13 +311,4 @@ func (s *summary) print(w io.Writer, rejectedFile string, resumable bool) {
 		fmt.Fprintf(w, "All rows before row %s are acknowledged. Resume with --skip-rows %d; later rows that were already accepted "+
 			"are sent again.\n", grouped(s.Resume), s.Resume-1)
 	}
-}
-
-// grouped formats n with thousands separators: 14,274,722.
-func grouped[N int | int32 | int64 | uint64](n N) string {
-	text := strconv.FormatInt(int64(n), 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
