@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twpayne/go-geom"
 
 	"trafficd/schemas/geo"
 )
@@ -13,12 +12,12 @@ import (
 const benchPoints = 10_000
 
 // longLine returns a line whose coordinates have as many digits as in a road map.
-func longLine(points int) geom.T {
+func longLine(points int) *geo.Geometry {
 	flat := area(points-5, 5.9, 15, 47.3, 55)
 	for i, v := range flat {
 		flat[i] = float64(int(v*1e7)) / 1e7
 	}
-	return geom.NewLineStringFlat(geom.XY, flat)
+	return &geo.Geometry{Kind: geo.LineString, Layout: geo.XY, Flat: flat}
 }
 
 // perPoint runs f, which processes benchPoints points in the given number of bytes.
@@ -33,7 +32,7 @@ func perPoint(b *testing.B, bytes int, f func()) {
 
 func BenchmarkParse(b *testing.B) {
 	g := longLine(benchPoints)
-	read := func(name string, data []byte, parse func() (geom.T, error)) {
+	read := func(name string, data []byte, parse func() (*geo.Geometry, error)) {
 		b.Run(name, func(b *testing.B) {
 			perPoint(b, len(data), func() {
 				_, err := parse()
@@ -42,9 +41,9 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 	text, binary, kml := geo.AppendWKT(nil, g), geo.AppendWKB(nil, g, binary.LittleEndian), geo.AppendKML(nil, g)
-	read("wkt", text, func() (geom.T, error) { return limits.ParseWKT(string(text), geo.Any) })
-	read("wkb", binary, func() (geom.T, error) { return limits.ParseWKB(binary, geo.Any) })
-	read("kml", kml, func() (geom.T, error) { return limits.ParseKML(geo.Any, string(kml)) })
+	read("wkt", text, func() (*geo.Geometry, error) { return limits.ParseWKT(string(text), geo.Any) })
+	read("wkb", binary, func() (*geo.Geometry, error) { return limits.ParseWKB(binary, geo.Any) })
+	read("kml", kml, func() (*geo.Geometry, error) { return limits.ParseKML(geo.Any, string(kml)) })
 }
 
 func BenchmarkAppend(b *testing.B) {
@@ -65,7 +64,7 @@ func BenchmarkConvert(b *testing.B) {
 	plain := system(b, geo.GeoDecimal, "")
 	convert := func(name string, to geo.System) {
 		b.Run(name, func(b *testing.B) {
-			flat := longLine(benchPoints).FlatCoords()
+			flat := longLine(benchPoints).Flat
 			forward, back := geo.NewConversion(plain, to), geo.NewConversion(to, plain)
 			perPoint(b, 2*16*benchPoints, func() {
 				require.NoError(b, forward.Points(flat, 2))
@@ -95,7 +94,7 @@ func TestAllocations(t *testing.T) {
 	f("write WKB", 0, func() { geo.AppendWKB(dst, g, binary.BigEndian) })
 	f("write KML", 3, func() { geo.AppendKML(dst, g) })
 	for _, format := range geo.Formats() {
-		flat := append([]float64(nil), g.FlatCoords()...)
+		flat := append([]float64(nil), g.Flat...)
 		there := geo.NewConversion(system(t, geo.GeoDecimal, ""), system(t, format, "EPSG:25832"))
 		back := geo.NewConversion(system(t, format, "EPSG:25832"), system(t, geo.GeoDecimal, ""))
 		f(string(format), 0, func() {

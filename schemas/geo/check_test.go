@@ -4,86 +4,92 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twpayne/go-geom"
 
 	"trafficd/schemas/geo"
 )
 
-// check checks a geometry against the rules and limits of reading, using only the methods of the
-// library. It is an oracle for the readers.
-func check(l geo.Limits, g geom.T) error {
+// check checks a geometry against the rules and limits of reading, without Parts. It is an oracle
+// for the readers.
+func check(l geo.Limits, g *geo.Geometry) error {
 	if n := geo.Count(g); n > l.Points {
 		return fmt.Errorf("%d points and parts", n)
 	}
-	return checkMember(l, g, g.Layout())
+	return checkMember(l, g, g.Layout)
 }
 
-func checkMember(l geo.Limits, g geom.T, layout geom.Layout) error {
-	if c, ok := g.(*geom.GeometryCollection); ok {
+func checkMember(l geo.Limits, g *geo.Geometry, layout geo.Layout) error {
+	if g.Layout != layout || layout != geo.XY && layout != geo.XYZ {
+		return fmt.Errorf("layout %d in %d", g.Layout, layout)
+	}
+	if g.Kind == geo.GeometryCollection {
 		if l.Depth == 0 {
 			return errors.New("collections are nested too deeply")
 		}
 		l.Depth--
-		for _, member := range c.Geoms() {
+		for _, member := range g.Members {
 			if err := checkMember(l, member, layout); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if g.Layout() != layout || layout != geom.XY && layout != geom.XYZ {
-		return fmt.Errorf("layout %s in %s", g.Layout(), layout)
-	}
-	for _, v := range g.FlatCoords() {
+	for _, v := range g.Flat {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Errorf("coordinate %v", v)
 		}
 	}
-	switch g := g.(type) {
-	case *geom.LineString:
-		return checkLine(g.Coords())
-	case *geom.LinearRing:
-		return checkRing(g.Coords())
-	case *geom.MultiLineString:
-		for _, line := range g.Coords() {
-			if err := checkLine(line); err != nil {
+	switch g.Kind {
+	case geo.LineString:
+		return checkLine(points(g, 0, len(g.Flat)))
+	case geo.LinearRing:
+		return checkRing(points(g, 0, len(g.Flat)))
+	case geo.MultiLineString:
+		return checkEach(g, 0, g.Ends, checkLine)
+	case geo.Polygon:
+		return checkEach(g, 0, g.Ends, checkRing)
+	case geo.MultiPolygon:
+		start := 0
+		for _, ends := range g.Endss {
+			if err := checkEach(g, start, ends, checkRing); err != nil {
 				return err
 			}
-		}
-	case *geom.Polygon:
-		return checkPolygon(g.Coords())
-	case *geom.MultiPolygon:
-		for _, polygon := range g.Coords() {
-			if err := checkPolygon(polygon); err != nil {
-				return err
+			if len(ends) > 0 {
+				start = ends[len(ends)-1]
 			}
 		}
 	}
 	return nil
 }
 
-func checkLine(line []geom.Coord) error {
+// points returns the points in g.Flat[start:end].
+func points(g *geo.Geometry, start, end int) [][]float64 {
+	return slices.Collect(slices.Chunk(g.Flat[start:end], int(g.Layout)))
+}
+
+func checkEach(g *geo.Geometry, start int, ends []int, check func([][]float64) error) error {
+	for _, end := range ends {
+		if err := check(points(g, start, end)); err != nil {
+			return err
+		}
+		start = end
+	}
+	return nil
+}
+
+func checkLine(line [][]float64) error {
 	if len(line) == 1 {
 		return errors.New("a line must have no points or at least 2, got 1")
 	}
 	return nil
 }
 
-func checkRing(ring []geom.Coord) error {
+func checkRing(ring [][]float64) error {
 	if n := len(ring); n > 0 && (n < 4 || ring[0][0] != ring[n-1][0] || ring[0][1] != ring[n-1][1]) {
 		return fmt.Errorf("ring %v", ring)
-	}
-	return nil
-}
-
-func checkPolygon(polygon [][]geom.Coord) error {
-	for _, ring := range polygon {
-		if err := checkRing(ring); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -96,7 +102,7 @@ func TestParts(t *testing.T) {
 		var got []string
 		for p := range geo.Parts(g) {
 			got = append(got, fmt.Sprintf("%s %d in %s: %d %v %v", p.Kind, p.Index, p.In, p.Len, p.Flat, p.End))
-			require.Equal(t, g.Layout(), p.Layout)
+			require.Equal(t, g.Layout, p.Layout)
 		}
 		require.Equal(t, want, got)
 		require.Equal(t, count, geo.Count(g))

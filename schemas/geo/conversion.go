@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"github.com/twpayne/go-geom"
 )
 
 // Conversion converts coordinates from one system to another. It is safe for concurrent use.
@@ -17,23 +15,21 @@ func NewConversion(from, to System) Conversion { return Conversion{from, to} }
 
 // Apply converts g in place. The error is a *DomainError, unless g was read from EWKB with an SRID
 // that contradicts the system. After an error, g may be partly converted.
-func (c Conversion) Apply(g geom.T) error {
-	srID := g.SRID()
-	if srID != 0 && !c.from.agrees(srID) {
-		return fmt.Errorf("the geometry has SRID %d, but its coordinates are declared as %s", srID, c.from)
+func (c Conversion) Apply(g *Geometry) error {
+	if g.SRID != 0 && !c.from.agrees(int(g.SRID)) {
+		return fmt.Errorf("the geometry has SRID %d, but its coordinates are declared as %s", g.SRID, c.from)
 	}
 	before := 0 // number of points in earlier parts
 	for p := range Parts(g) {
-		if err := c.points(p.Flat, p.Layout.Stride(), before); err != nil {
+		if err := c.points(p.Flat, int(p.Layout), before); err != nil {
 			return err
 		}
-		before += len(p.Flat) / max(p.Layout.Stride(), 1)
+		before += len(p.Flat) / max(int(p.Layout), 1)
 	}
-	if srID == 0 {
-		return nil
+	if g.SRID != 0 {
+		g.SRID = uint32(c.to.epsg)
 	}
-	_, err := geom.SetSRID(g, c.to.epsg)
-	return err
+	return nil
 }
 
 // Points converts the x and y of consecutive points of stride numbers each, in place. The error is

@@ -1,16 +1,12 @@
 // Package geo reads and writes geometries in the encodings of the routing service (contract 5.4,
 // GeometryEncoding) and converts their coordinates between formats (contract 3.2).
 //
-// A geometry is a geom.T of github.com/twpayne/go-geom with layout XY or XYZ, the same for all
-// members of a collection:
+// A Geometry has the layout XY or XYZ, the same for all members of a collection:
 //
 //	Point, LineString, LinearRing, Polygon
 //	MultiPoint, MultiLineString, MultiPolygon, GeometryCollection
 //
-// The readers of that library allocate as much memory as a count in the input requests (64 GB for
-// nine bytes), descend into collections to any depth, and allocate memory for each number. The
-// readers of this package are bounded by Limits; tests compare them with the readers of the
-// library.
+// Readers are bounded by Limits, whatever counts and depths the input claims.
 //
 // # Reading
 //
@@ -33,8 +29,8 @@
 //
 // # Writing
 //
-// All writers iterate over the Parts of a geometry. They write equal geometries identically, and
-// each number as the shortest text that parses to the same value.
+// Writers (WKT, WKB, KML, GeoJSON) iterate over the Parts of a geometry. They write equal geometries
+// identically, and each number as the shortest text that parses to the same value.
 //
 // # Coordinates
 //

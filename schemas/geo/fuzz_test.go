@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twpayne/go-geom"
-	"github.com/twpayne/go-geom/encoding/wkt"
 
 	"trafficd/schemas/geo"
 )
@@ -28,9 +26,6 @@ func FuzzWKT(f *testing.F) {
 		if err != nil {
 			require.Nil(t, g)
 			return
-		}
-		if theirs, err := wkt.Unmarshal(text); err == nil {
-			require.True(t, geo.Same(theirs, g), "got a different geometry than the library for %q", text)
 		}
 		requireRoundTrips(t, g)
 	})
@@ -69,7 +64,7 @@ func FuzzKML(f *testing.F) {
 }
 
 // requireRoundTrips writes g in each encoding and reads it back.
-func requireRoundTrips(t *testing.T, g geom.T) {
+func requireRoundTrips(t *testing.T, g *geo.Geometry) {
 	require.NoError(t, check(small, g))
 	text := string(geo.AppendWKT(nil, g))
 
@@ -88,14 +83,14 @@ func requireRoundTrips(t *testing.T, g geom.T) {
 
 // requireKMLRoundTrip compares only what KML preserves: it has no empty geometries with z, and a
 // collection of lines and rings becomes a collection of lines.
-func requireKMLRoundTrip(t *testing.T, g geom.T) {
+func requireKMLRoundTrip(t *testing.T, g *geo.Geometry) {
 	deeper := geo.Limits{Points: small.Points, Depth: small.Depth + 1} // a MULTIPOINT is a MultiGeometry too
-	once, err := deeper.ParseKML(geo.KindOf(g), string(geo.AppendKML(nil, g)))
+	once, err := deeper.ParseKML(g.Kind, string(geo.AppendKML(nil, g)))
 	require.NoError(t, err)
-	twice, err := deeper.ParseKML(geo.KindOf(g), string(geo.AppendKML(nil, once)))
+	twice, err := deeper.ParseKML(g.Kind, string(geo.AppendKML(nil, once)))
 	require.NoError(t, err)
 	require.True(t, geo.Same(once, twice))
-	if _, ok := g.(*geom.GeometryCollection); !ok && !g.Empty() {
+	if g.Kind != geo.GeometryCollection && len(g.Flat) > 0 {
 		require.True(t, geo.Same(g, once))
 	}
 }

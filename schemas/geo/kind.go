@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/twpayne/go-geom"
 )
 
 // Kind is the kind of a geometry. Point through GeometryCollection have their numbers in WKB.
@@ -50,50 +48,26 @@ func (k Kind) hasMembers() bool { return k >= MultiPoint && k <= GeometryCollect
 // hasParts reports whether a geometry of this kind consists of other geometries or of rings.
 func (k Kind) hasParts() bool { return k >= Polygon && k <= GeometryCollection }
 
-// KindOf returns the kind of a geometry, or Any for an unknown type.
-func KindOf(g geom.T) Kind {
-	switch g.(type) {
-	case *geom.Point:
-		return Point
-	case *geom.LineString:
-		return LineString
-	case *geom.LinearRing:
-		return LinearRing
-	case *geom.Polygon:
-		return Polygon
-	case *geom.MultiPoint:
-		return MultiPoint
-	case *geom.MultiLineString:
-		return MultiLineString
-	case *geom.MultiPolygon:
-		return MultiPolygon
-	case *geom.GeometryCollection:
-		return GeometryCollection
-	}
-	return Any
-}
+// Layout is the number of coordinates of each point.
+type Layout uint8
 
-// New returns a geometry with the given coordinates. kind must not be Any or GeometryCollection.
-// ends (for a Polygon, MultiPoint or MultiLineString) and endss (for a MultiPolygon) are the
-// indexes in flat at which its parts end. The geometry keeps the slices.
-func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]int) geom.T {
-	switch kind {
-	case Point:
-		return geom.NewPointFlat(layout, flat)
-	case LineString:
-		return geom.NewLineStringFlat(layout, flat)
-	case LinearRing:
-		return geom.NewLinearRingFlat(layout, flat)
-	case Polygon:
-		return geom.NewPolygonFlat(layout, flat, ends)
-	case MultiPoint:
-		return geom.NewMultiPointFlat(layout, flat, geom.NewMultiPointFlatOptionWithEnds(ends))
-	case MultiLineString:
-		return geom.NewMultiLineStringFlat(layout, flat, ends)
-	case MultiPolygon:
-		return geom.NewMultiPolygonFlat(layout, flat, endss)
-	}
-	panic(fmt.Sprintf("geo: cannot create a %s from coordinates", kind))
+// The layouts. NoLayout is that of a geometry whose first point has not been read.
+const (
+	NoLayout Layout = 0
+	XY       Layout = 2
+	XYZ      Layout = 3
+)
+
+// Geometry is a geometry of any kind but Any. All members of a collection have the same layout.
+type Geometry struct {
+	Kind   Kind
+	Layout Layout
+	SRID   uint32 // 0 if unknown
+
+	Flat    []float64   // coordinates of all points, in order
+	Ends    []int       // of a Polygon, MultiPoint or MultiLineString: where its parts end in Flat
+	Endss   [][]int     // of a MultiPolygon: the same for each polygon
+	Members []*Geometry // of a GeometryCollection, which has no other contents
 }
 
 // ErrKind means that a geometry is well-formed but not of the wanted kind.
@@ -104,19 +78,21 @@ func kindError(got, want Kind) error {
 }
 
 // asKind returns g as the wanted kind. It converts only between rings and closed lines.
-func asKind(g geom.T, want Kind) (geom.T, error) {
-	got := KindOf(g)
+func asKind(g *Geometry, want Kind) (*Geometry, error) {
+	got := g.Kind
 	switch {
 	case want == Any || got == want:
 		return g, nil
 	case got == LineString && want == LinearRing:
-		if err := checkPath(LinearRing, g.FlatCoords(), g.Stride()); err != nil {
+		if err := checkPath(LinearRing, g.Flat, int(g.Layout)); err != nil {
 			return nil, fmt.Errorf("%w: a LineString is a LinearRing only if it is closed: %w", ErrKind, err)
 		}
 	case got != LinearRing || want != LineString:
 		return nil, kindError(got, want)
 	}
-	return geom.SetSRID(New(want, g.Layout(), g.FlatCoords(), nil, nil), g.SRID())
+	converted := *g
+	converted.Kind = want
+	return &converted, nil
 }
 
 // maxDifference is the maximum relative difference between doubles that agree to fifteen digits,
@@ -126,7 +102,7 @@ const maxDifference = 1e-14
 // Same reports whether two geometries have the same parts in the same order, with coordinates that
 // agree to fifteen digits. It ignores differences in kind that an encoding loses: WKT and WKB do
 // not distinguish rings from lines, and KML does not distinguish kinds that have members.
-func Same(a, b geom.T) bool {
+func Same(a, b *Geometry) bool {
 	return slices.EqualFunc(slices.Collect(Parts(a)), slices.Collect(Parts(b)), Part.same)
 }
 

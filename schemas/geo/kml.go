@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"trafficd/schemas/contract"
-
-	"github.com/twpayne/go-geom"
 )
 
 // ErrNoPlacemark means that the KML is well-formed but none of its placemarks has a geometry.
@@ -28,7 +26,7 @@ const (
 // geometry. Limits.Depth applies to nested MultiGeometries. The error contains the byte offset,
 // counted from 0 after any byte order mark, and wraps ErrNoPlacemark, ErrKind or ErrTooLarge where
 // applicable.
-func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
+func (l Limits) ParseKML(want Kind, texts ...string) (*Geometry, error) {
 	r := kmlReader{Builder: Builder{Limits: l}}
 	for i, text := range texts {
 		if err := r.document(text); err != nil {
@@ -50,9 +48,9 @@ func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 		return nil, err
 	}
 	unlimited := Limits{Points: math.MaxInt, Depth: math.MaxInt} // r has applied l
-	from := kmlSource{node: &top, Builder: Builder{Limits: unlimited, Layout: geom.XY}}
+	from := kmlSource{node: &top, Builder: Builder{Limits: unlimited, Layout: XY}}
 	if r.altitude {
-		from.Layout = geom.XYZ
+		from.Layout = XYZ
 	}
 	g, err := from.Read(&from)
 	if err != nil {
@@ -120,7 +118,7 @@ func (s *kmlSource) List(_ Kind, part func() error) error {
 }
 
 func (s *kmlSource) Path(Kind, Kind) error {
-	if s.Layout == geom.XYZ {
+	if s.Layout == XYZ {
 		s.Flat = append(s.Flat, s.node.flat...)
 		return nil
 	}
@@ -411,14 +409,14 @@ func (m *tagMeter) ReadByte() (byte, error) {
 }
 
 // AppendKML appends g as a KML document with one placemark.
-func AppendKML(dst []byte, g geom.T) []byte {
+func AppendKML(dst []byte, g *Geometry) []byte {
 	dst = append(dst, `<kml xmlns="http://www.opengis.net/kml/2.2">`...)
 	dst = AppendPlacemark(dst, g)
 	return append(dst, "</kml>"...)
 }
 
 // AppendPlacemark appends g as a placemark.
-func AppendPlacemark(dst []byte, g geom.T) []byte {
+func AppendPlacemark(dst []byte, g *Geometry) []byte {
 	dst = append(dst, "<Placemark>"...)
 	for p := range Parts(g) {
 		boundary, element := "", kinds[p.Kind].name

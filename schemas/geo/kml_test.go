@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twpayne/go-geom"
 
 	"trafficd/schemas/geo"
 )
@@ -15,9 +14,9 @@ import (
 func TestKMLCanonical(t *testing.T) {
 	for _, text := range canonical {
 		g := parsed(t, text)
-		for _, write := range []func([]byte, geom.T) []byte{geo.AppendKML, geo.AppendPlacemark} {
+		for _, write := range []func([]byte, *geo.Geometry) []byte{geo.AppendKML, geo.AppendPlacemark} {
 			document := string(write(nil, g))
-			back, err := limits.ParseKML(geo.KindOf(g), document)
+			back, err := limits.ParseKML(g.Kind, document)
 			require.NoError(t, err, document)
 			if strings.Contains(text, "(") { // KML's empty geometries have no Z
 				require.Equal(t, text, string(geo.AppendWKT(nil, back)), document)
@@ -93,7 +92,7 @@ func TestKMLKinds(t *testing.T) {
 		t.Helper()
 		g, err := limits.ParseKML(kind, texts...)
 		require.NoError(t, err)
-		require.Equal(t, kind, geo.KindOf(g))
+		require.Equal(t, kind, g.Kind)
 		require.Equal(t, want, string(geo.AppendWKT(nil, g)))
 	}
 	multi := "<MultiGeometry>" + kmlPoint + kmlPoint + "</MultiGeometry>"

@@ -6,8 +6,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-
-	"github.com/twpayne/go-geom"
 )
 
 // Part is a geometry or a part of one: a member, polygon, line, ring or point.
@@ -16,49 +14,49 @@ type Part struct {
 	In     Kind // kind of the enclosing part, Any for the geometry itself
 	Index  int  // index in the enclosing part
 	Len    int  // number of points or parts in this part
-	Layout geom.Layout
+	Layout Layout
 	Flat   []float64 // coordinates of a Point, LineString or LinearRing
 	End    bool      // set when a part that can have parts is yielded a second time, after its parts
 }
 
 // Parts returns an iterator over g and all its parts, in the order in which they are encoded.
-func Parts(g geom.T) iter.Seq[Part] {
+func Parts(g *Geometry) iter.Seq[Part] {
 	return func(yield func(Part) bool) { walk(g, Any, 0, yield) }
 }
 
-func walk(g geom.T, in Kind, index int, yield func(Part) bool) bool {
-	p := Part{Kind: KindOf(g), In: in, Index: index, Layout: g.Layout()}
-	switch g := g.(type) {
-	case *geom.Polygon, *geom.MultiPoint, *geom.MultiLineString:
-		return p.walk(g.FlatCoords(), 0, g.Ends(), yield)
-	case *geom.MultiPolygon:
-		p.Len = len(g.Endss())
+func walk(g *Geometry, in Kind, index int, yield func(Part) bool) bool {
+	p := Part{Kind: g.Kind, In: in, Index: index, Layout: g.Layout}
+	switch g.Kind {
+	case Polygon, MultiPoint, MultiLineString:
+		return p.walk(g.Flat, 0, g.Ends, yield)
+	case MultiPolygon:
+		p.Len = len(g.Endss)
 		if !yield(p) {
 			return false
 		}
 		start := 0
-		for i, ends := range g.Endss() {
+		for i, ends := range g.Endss {
 			polygon := Part{Kind: Polygon, In: MultiPolygon, Index: i, Layout: p.Layout}
-			if !polygon.walk(g.FlatCoords(), start, ends, yield) {
+			if !polygon.walk(g.Flat, start, ends, yield) {
 				return false
 			}
 			if len(ends) > 0 {
 				start = ends[len(ends)-1]
 			}
 		}
-	case *geom.GeometryCollection:
-		p.Len = g.NumGeoms()
+	case GeometryCollection:
+		p.Len = len(g.Members)
 		if !yield(p) {
 			return false
 		}
-		for i, member := range g.Geoms() {
+		for i, member := range g.Members {
 			if !walk(member, GeometryCollection, i, yield) {
 				return false
 			}
 		}
 	default:
-		p.Flat = g.FlatCoords()
-		p.Len = len(p.Flat) / max(g.Stride(), 1)
+		p.Flat = g.Flat
+		p.Len = len(p.Flat) / max(int(g.Layout), 1)
 		return yield(p)
 	}
 	p.End = true
@@ -74,7 +72,7 @@ func (p Part) walk(flat []float64, start int, ends []int, yield func(Part) bool)
 	}
 	for i, end := range ends {
 		path := flat[start:end]
-		if !yield(Part{Kind: kinds[p.Kind].part, In: p.Kind, Index: i, Len: len(path) / p.Layout.Stride(), Layout: p.Layout, Flat: path}) {
+		if !yield(Part{Kind: kinds[p.Kind].part, In: p.Kind, Index: i, Len: len(path) / int(p.Layout), Layout: p.Layout, Flat: path}) {
 			return false
 		}
 		start = end
@@ -84,7 +82,7 @@ func (p Part) walk(flat []float64, start int, ends []int, yield func(Part) bool)
 }
 
 // Count returns the number of points and parts of g that count against Limits.Points.
-func Count(g geom.T) int {
+func Count(g *Geometry) int {
 	n := 0
 	for p := range Parts(g) {
 		switch {
@@ -112,17 +110,17 @@ type Source interface {
 // Builder builds geometries from a Source. It applies the rules for lines and rings, and Limits.
 type Builder struct {
 	Limits Limits
-	Layout geom.Layout // of all geometries
+	Layout Layout // of all geometries
 
 	Flat  []float64 // coordinates of the current geometry
-	ends  []int     // of the current geometry, see New
+	ends  []int     // of the current geometry
 	endss [][]int
 
 	used, depth int // compared with Limits.Points and Limits.Depth
 }
 
 // Read reads a geometry. It copies the coordinates if their slice has much unused capacity.
-func (b *Builder) Read(from Source) (geom.T, error) {
+func (b *Builder) Read(from Source) (*Geometry, error) {
 	kind, err := from.Kind()
 	if err == nil {
 		err = b.Take(1)
@@ -135,7 +133,7 @@ func (b *Builder) Read(from Source) (geom.T, error) {
 			return nil, err
 		}
 		defer b.leave()
-		var members []geom.T
+		var members []*Geometry
 		err := from.List(kind, func() error {
 			g, err := b.Read(from)
 			members = append(members, g)
@@ -144,7 +142,7 @@ func (b *Builder) Read(from Source) (geom.T, error) {
 		if err != nil {
 			return nil, err
 		}
-		return geom.NewGeometryCollection().MustPush(members...).MustSetLayout(b.Layout), nil // sets it even if there are no members
+		return &Geometry{Kind: kind, Layout: b.Layout, Members: members}, nil
 	}
 	b.Flat, b.ends, b.endss = b.Flat[:0], b.ends[:0], nil
 	if err := b.part(from, kind, Any); err != nil {
@@ -156,7 +154,14 @@ func (b *Builder) Read(from Source) (geom.T, error) {
 	} else {
 		b.Flat = nil
 	}
-	return New(kind, b.Layout, flat, slices.Clone(b.ends), b.endss), nil
+	g := &Geometry{Kind: kind, Layout: b.Layout, Flat: flat}
+	switch kind {
+	case Polygon, MultiPoint, MultiLineString:
+		g.Ends = slices.Clone(b.ends)
+	case MultiPolygon:
+		g.Endss = b.endss
+	}
+	return g, nil
 }
 
 func (b *Builder) part(from Source, kind, in Kind) error {
@@ -165,7 +170,7 @@ func (b *Builder) part(from Source, kind, in Kind) error {
 		if err := from.Path(kind, in); err != nil {
 			return err
 		}
-		return checkPath(kind, b.Flat[start:], b.Layout.Stride())
+		return checkPath(kind, b.Flat[start:], int(b.Layout))
 	}
 	first, empty := true, false // empty: the first part has no points
 	return from.List(kind, func() error {

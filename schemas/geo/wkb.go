@@ -7,8 +7,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-
-	"github.com/twpayne/go-geom"
 )
 
 // Flags in the type code of EWKB, the format of PostGIS.
@@ -26,23 +24,23 @@ const (
 	wkbHeader = 5 // byte order and type code
 	wkbCount  = 4
 	isoStep   = 1000 // difference between the type codes of XY, Z, M and ZM
+
+	emptyCoordinate = 0x7ff8_0000_0000_0000 // NaN as PostGIS and GEOS write it
 )
 
 // ParseWKB parses a geometry in well-known binary (WKB). The result does not retain data, and has
 // the SRID that it or any of its members declares. The error contains the byte offset, counted from
 // 0, and wraps ErrKind, ErrTooLarge or ErrNotFinite where applicable.
-func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
+func (l Limits) ParseWKB(data []byte, want Kind) (*Geometry, error) {
 	r := wkbReader{data: data, Builder: Builder{Limits: l}}
 	g, err := r.Read(&r)
 	if err == nil && r.at < len(data) {
 		err = errors.New("unexpected data after the geometry")
 	}
-	if err == nil && r.srid != 0 {
-		g, err = geom.SetSRID(g, int(r.srid))
-	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read WKB: byte %d: %w", r.at, err)
 	}
+	g.SRID = r.srid
 	return asKind(g, want)
 }
 
@@ -77,11 +75,11 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 	if number < uint32(Point) || number > uint32(GeometryCollection) || dimension > 3 {
 		return Any, fmt.Errorf("unknown geometry type code %#x", code)
 	}
-	kind, layout := Kind(number), geom.XY
+	kind, layout := Kind(number), XY
 	if dimension%2 == 1 || code&ewkbZ != 0 {
-		layout = geom.XYZ
+		layout = XYZ
 	}
-	stride, measured := layout.Stride(), dimension >= 2 || code&ewkbM != 0
+	stride, measured := int(layout), dimension >= 2 || code&ewkbM != 0
 	if measured {
 		stride++
 	}
@@ -90,7 +88,7 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 		return Any, fmt.Errorf("member is a %s, must be a %s", kind, want)
 	case measured && !r.Limits.DropMeasures:
 		return Any, fmt.Errorf("type code %#x: %w", code, errMeasures)
-	case r.Layout == geom.NoLayout:
+	case r.Layout == NoLayout:
 		r.Layout, r.first = layout, stride
 	}
 	r.stride, r.mixed = stride, r.Layout != layout || r.first != stride
@@ -166,7 +164,7 @@ func (r *wkbReader) floats(n int) error {
 	if n > 0 && r.mixed {
 		return errMixed
 	}
-	kept := r.Layout.Stride()
+	kept := int(r.Layout)
 	flat := slices.Grow(r.Flat, n*kept)
 	for i := range n {
 		for j := range kept {
@@ -229,7 +227,7 @@ func (r *wkbReader) List(kind Kind, part func() error) error {
 // AppendWKB appends g as ISO well-known binary, which adds 1000 to the type code of a geometry with
 // z. order is binary.LittleEndian or binary.BigEndian. AppendWKB omits the SRID, and writes an
 // empty point as NaN, as PostGIS and GEOS do.
-func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
+func AppendWKB(dst []byte, g *Geometry, order binary.AppendByteOrder) []byte {
 	for p := range Parts(g) {
 		if p.End {
 			continue
@@ -239,7 +237,7 @@ func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
 			if p.Kind == LinearRing {
 				code = uint32(LineString)
 			}
-			if p.Layout == geom.XYZ {
+			if p.Layout == XYZ {
 				code += isoStep
 			}
 			dst = order.AppendUint16(dst, littleEndian) // its first byte is 1 if little-endian, 0 if big-endian
@@ -248,8 +246,8 @@ func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
 		if p.Kind != Point {
 			dst = order.AppendUint32(dst, uint32(p.Len))
 		} else if p.Len == 0 {
-			for range p.Layout.Stride() {
-				dst = order.AppendUint64(dst, geom.PointEmptyCoordHex)
+			for range int(p.Layout) {
+				dst = order.AppendUint64(dst, emptyCoordinate)
 			}
 		}
 		for _, v := range p.Flat {

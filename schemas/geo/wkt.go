@@ -9,13 +9,11 @@ import (
 	"unicode"
 
 	"trafficd/schemas/contract"
-
-	"github.com/twpayne/go-geom"
 )
 
 // ParseWKT reads well-known text. The error contains the byte offset, counted from 0, and wraps
 // ErrKind or ErrTooLarge where applicable.
-func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
+func (l Limits) ParseWKT(text string, want Kind) (*Geometry, error) {
 	r := wktReader{text: text, Builder: Builder{Limits: l}}
 	r.lookAhead()
 	g, err := r.Read(&r)
@@ -62,11 +60,11 @@ func (r *wktReader) lookAhead() {
 			r.measured = r.measured || strings.HasSuffix(strings.ToUpper(word), "M")
 		}
 	}
-	r.Layout = geom.XY
+	r.Layout = XY
 	if numbers > 3 || numbers > 2 && !r.measured || digit < 0 && strings.ContainsAny(r.text, "zZ") {
-		r.Layout = geom.XYZ
+		r.Layout = XYZ
 	}
-	r.numbers = r.Layout.Stride()
+	r.numbers = int(r.Layout)
 	if r.measured {
 		r.numbers++
 	}
@@ -94,9 +92,9 @@ func (r *wktReader) Kind() (Kind, error) {
 		switch {
 		case measured && !r.Limits.DropMeasures:
 			return Any, fmt.Errorf("%s: %w", suffix, errMeasures)
-		case suffix == "" || measured == r.measured && high == (r.Layout == geom.XYZ):
+		case suffix == "" || measured == r.measured && high == (r.Layout == XYZ):
 			return kind, nil
-		case high && r.Layout == geom.XY:
+		case high && r.Layout == XY:
 			return Any, fmt.Errorf("%s, but the first point has no z", suffix)
 		}
 		return Any, fmt.Errorf("%s, but the first point has %d numbers", suffix, r.numbers)
@@ -181,7 +179,7 @@ func (r *wktReader) coordinates() error {
 	}
 	for i := range r.numbers {
 		r.at += spaceLen(r.text[r.at:])
-		n, kept := numberLen(r.text[r.at:]), i < r.Layout.Stride()
+		n, kept := numberLen(r.text[r.at:]), i < int(r.Layout)
 		if n == 0 && !kept {
 			n = len(r.word()) // NaN, which other programs write for an unknown m
 		}
@@ -240,7 +238,7 @@ func (r *wktReader) unexpected() string {
 }
 
 // AppendWKT appends g as well-known text such as "POINT Z (8.25 48.76 110)" or "LINESTRING EMPTY".
-func AppendWKT(dst []byte, g geom.T) []byte {
+func AppendWKT(dst []byte, g *Geometry) []byte {
 	for p := range Parts(g) {
 		if p.Index > 0 && !p.End {
 			dst = append(dst, ", "...)
@@ -251,7 +249,7 @@ func AppendWKT(dst []byte, g geom.T) []byte {
 				kind = LineString
 			}
 			dst = append(dst, kinds[kind].wkt...)
-			if p.Layout == geom.XYZ {
+			if p.Layout == XYZ {
 				dst = append(dst, " Z"...)
 			}
 			dst = append(dst, ' ')
@@ -272,7 +270,7 @@ func AppendWKT(dst []byte, g geom.T) []byte {
 }
 
 func (p Part) appendPoints(dst []byte, number byte, point string) []byte {
-	stride := p.Layout.Stride()
+	stride := int(p.Layout)
 	for i, v := range p.Flat {
 		switch {
 		case i == 0:

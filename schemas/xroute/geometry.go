@@ -3,8 +3,6 @@ package xroute
 import (
 	"reflect"
 
-	"github.com/twpayne/go-geom"
-
 	"trafficd/schemas/geo"
 )
 
@@ -170,35 +168,51 @@ func NewElement(kind geo.Kind, plain PlainGeometry) EncodedGeometry {
 	return e.Interface().(EncodedGeometry)
 }
 
-// Reading reads the geometry of an element from one of its encodings.
-type Reading struct {
-	Encoding string // PLAIN, WKB, WKT, KML or KML placemarks
-	Read     func(geo.Limits) (geom.T, error)
-}
+// The encodings of an element that Read reads. A KML has placemarks besides a document, or instead.
+const (
+	plain      = string(EncodingPlain)
+	wkb        = string(EncodingWKB)
+	wkt        = string(EncodingWKT)
+	kml        = string(EncodingKML)
+	placemarks = "KML placemarks"
+)
 
-// Readings returns the encodings of an element. WKB comes first, because only a geometry read from
-// WKB has an SRID.
-func Readings(e EncodedGeometry) (list []Reading) {
-	kind, encoded := KindOf(e), e.Encoded()
-	add := func(encoding string, read func(geo.Limits) (geom.T, error)) {
-		list = append(list, Reading{encoding, read})
-	}
+// EncodingsOf returns the encodings of an element: PLAIN, WKB, WKT, KML or KML placemarks. WKB comes
+// first, because only a geometry read from WKB has an SRID.
+func EncodingsOf(e EncodedGeometry) (list []string) {
+	encoded := e.Encoded()
 	if encoded.WKB != nil {
-		add("WKB", func(l geo.Limits) (geom.T, error) { return l.ParseWKB(encoded.WKB, kind) })
+		list = append(list, wkb)
 	}
-	if plain := PlainOf(e); plain != nil {
-		add("PLAIN", func(l geo.Limits) (geom.T, error) { return FromPlain(plain, l) })
+	if PlainOf(e) != nil {
+		list = append(list, plain)
 	}
 	if encoded.WKT != nil {
-		add("WKT", func(l geo.Limits) (geom.T, error) { return l.ParseWKT(*encoded.WKT, kind) })
+		list = append(list, wkt)
 	}
-	if kml := encoded.KML; kml != nil {
-		if kml.KML != nil {
-			add("KML", func(l geo.Limits) (geom.T, error) { return l.ParseKML(kind, *kml.KML) })
+	if k := encoded.KML; k != nil {
+		if k.KML != nil {
+			list = append(list, kml)
 		}
-		if kml.Placemarks != nil || kml.KML == nil {
-			add("KML placemarks", func(l geo.Limits) (geom.T, error) { return l.ParseKML(kind, kml.Placemarks...) })
+		if k.Placemarks != nil || k.KML == nil {
+			list = append(list, placemarks)
 		}
 	}
 	return list
+}
+
+// Read reads the geometry of an element from one of its encodings.
+func Read(e EncodedGeometry, encoding string, l geo.Limits) (*geo.Geometry, error) {
+	kind, encoded := KindOf(e), e.Encoded()
+	switch encoding {
+	case wkb:
+		return l.ParseWKB(encoded.WKB, kind)
+	case plain:
+		return FromPlain(PlainOf(e), l)
+	case wkt:
+		return l.ParseWKT(*encoded.WKT, kind)
+	case kml:
+		return l.ParseKML(kind, *encoded.KML.KML)
+	}
+	return l.ParseKML(kind, encoded.KML.Placemarks...)
 }

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/twpayne/go-geom"
-
 	"trafficd/schemas/geo"
 )
 
@@ -19,17 +17,17 @@ var (
 	errMixed = fmt.Errorf("%w: some points have a z coordinate and others do not", errPlain)
 )
 
-// FromPlain converts a plain geometry to a geom.T. The error wraps geo.ErrTooLarge or
+// FromPlain converts a plain geometry. The error wraps geo.ErrTooLarge or
 // geo.ErrNotFinite where applicable.
-func FromPlain(p PlainGeometry, limits geo.Limits) (geom.T, error) {
-	g, err := fromPlain(p, limits, geom.XY)
+func FromPlain(p PlainGeometry, limits geo.Limits) (*geo.Geometry, error) {
+	g, err := fromPlain(p, limits, geo.XY)
 	if errors.Is(err, errMixed) {
-		return fromPlain(p, limits, geom.XYZ)
+		return fromPlain(p, limits, geo.XYZ)
 	}
 	return g, err
 }
 
-func fromPlain(p PlainGeometry, limits geo.Limits, layout geom.Layout) (geom.T, error) {
+func fromPlain(p PlainGeometry, limits geo.Limits, layout geo.Layout) (*geo.Geometry, error) {
 	s := plainSource{plain: p, Builder: geo.Builder{Limits: limits, Layout: layout}}
 	g, err := s.Read(&s)
 	if len(s.places) > 0 {
@@ -97,18 +95,18 @@ func (s *plainSource) points(points []PlainPoint) error {
 		return err
 	}
 	if s.Flat == nil {
-		s.Flat = make([]float64, 0, len(points)*s.Layout.Stride())
+		s.Flat = make([]float64, 0, len(points)*int(s.Layout))
 	}
 	for i := range points {
 		p := &points[i]
-		if (p.Z != nil) != (s.Layout == geom.XYZ) {
+		if (p.Z != nil) != (s.Layout == geo.XYZ) {
 			return errMixed
 		}
 		s.Flat = append(s.Flat, p.X, p.Y)
 		if p.Z != nil {
 			s.Flat = append(s.Flat, *p.Z)
 		}
-		for _, v := range s.Flat[len(s.Flat)-s.Layout.Stride():] {
+		for _, v := range s.Flat[len(s.Flat)-int(s.Layout):] {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
 				return fmt.Errorf("point %d: coordinate %v is %w", i, v, geo.ErrNotFinite)
 			}
@@ -118,7 +116,7 @@ func (s *plainSource) points(points []PlainPoint) error {
 }
 
 // HasEmptyPoint reports whether g has a point without coordinates, which PLAIN cannot represent.
-func HasEmptyPoint(g geom.T) bool {
+func HasEmptyPoint(g *geo.Geometry) bool {
 	for p := range geo.Parts(g) {
 		if p.Kind == geo.Point && p.Len == 0 {
 			return true
@@ -129,32 +127,31 @@ func HasEmptyPoint(g geom.T) bool {
 
 // ToPlain converts g, which must not contain empty points, to a plain geometry. Its Z fields point
 // into the coordinates of g.
-func ToPlain(g geom.T) PlainGeometry {
-	if c, ok := g.(*geom.GeometryCollection); ok {
-		members := make([]PlainGeometry, 0, c.NumGeoms())
-		for _, member := range c.Geoms() {
+func ToPlain(g *geo.Geometry) PlainGeometry {
+	flat, stride := g.Flat, int(g.Layout)
+	switch g.Kind {
+	case geo.GeometryCollection:
+		members := make([]PlainGeometry, 0, len(g.Members))
+		for _, member := range g.Members {
 			members = append(members, ToPlain(member))
 		}
 		return &PlainGeometryCollection{Geometries: members}
-	}
-	flat, stride := g.FlatCoords(), g.Stride()
-	switch g := g.(type) {
-	case *geom.Point:
+	case geo.Point:
 		return &plainPoints(flat, stride)[0]
-	case *geom.LineString:
+	case geo.LineString:
 		return &PlainLineString{Points: plainPoints(flat, stride)}
-	case *geom.LinearRing:
+	case geo.LinearRing:
 		return &PlainLinearRing{Points: plainPoints(flat, stride)}
-	case *geom.MultiPoint:
+	case geo.MultiPoint:
 		return &PlainMultiPoint{Points: plainPoints(flat, stride)}
-	case *geom.Polygon:
-		return &PlainPolygon{LinearRings: plainLines[PlainLinearRing](flat, 0, g.Ends(), stride)}
-	case *geom.MultiLineString:
-		return &PlainMultiLineString{LineStrings: plainLines[PlainLineString](flat, 0, g.Ends(), stride)}
-	case *geom.MultiPolygon:
-		polygons := make([]PlainPolygon, 0, len(g.Endss()))
+	case geo.Polygon:
+		return &PlainPolygon{LinearRings: plainLines[PlainLinearRing](flat, 0, g.Ends, stride)}
+	case geo.MultiLineString:
+		return &PlainMultiLineString{LineStrings: plainLines[PlainLineString](flat, 0, g.Ends, stride)}
+	case geo.MultiPolygon:
+		polygons := make([]PlainPolygon, 0, len(g.Endss))
 		start := 0
-		for _, ends := range g.Endss() {
+		for _, ends := range g.Endss {
 			polygons = append(polygons, PlainPolygon{LinearRings: plainLines[PlainLinearRing](flat, start, ends, stride)})
 			if len(ends) > 0 {
 				start = ends[len(ends)-1]

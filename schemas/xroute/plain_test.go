@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twpayne/go-geom"
 
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
@@ -87,12 +86,16 @@ func TestInvalidPlain(t *testing.T) {
 }
 
 func TestHasEmptyPoint(t *testing.T) {
-	f := func(want bool, g geom.T) {
+	f := func(want bool, g *geo.Geometry) {
 		t.Helper()
 		require.Equal(t, want, xroute.HasEmptyPoint(g))
 	}
-	f(true, geom.NewPointEmpty(geom.XY))
-	f(false, geom.NewPointFlat(geom.XY, []float64{0, 0}))
-	f(false, geom.NewLineString(geom.XY))
-	f(true, geom.NewGeometryCollection().MustPush(geom.NewGeometryCollection().MustPush(geom.NewPointEmpty(geom.XY))))
+	collection := func(member *geo.Geometry) *geo.Geometry {
+		return &geo.Geometry{Kind: geo.GeometryCollection, Layout: geo.XY, Members: []*geo.Geometry{member}}
+	}
+	empty := &geo.Geometry{Kind: geo.Point, Layout: geo.XY}
+	f(true, empty)
+	f(false, &geo.Geometry{Kind: geo.Point, Layout: geo.XY, Flat: []float64{0, 0}})
+	f(false, &geo.Geometry{Kind: geo.LineString, Layout: geo.XY})
+	f(true, collection(collection(empty)))
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/twpayne/go-geom"
-
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 )
@@ -86,7 +84,7 @@ func property(caller *xroute.CallerContext, key string) string {
 
 // convert converts the coordinates of g in place, and checks that g can be written in the requested
 // encodings.
-func (o options) convert(g geom.T) *failure {
+func (o options) convert(g *geo.Geometry) *failure {
 	if slices.Contains(o.encodings, xroute.EncodingPlain) && xroute.HasEmptyPoint(g) {
 		const reason = "the encoding PLAIN cannot represent a point without coordinates: request another one"
 		return serviceFailure(xroute.CodeGeometryObject, reason, nil)
@@ -112,13 +110,13 @@ type conversion struct {
 // item is a geometry, or the error that replaced it.
 type item struct {
 	kind     geo.Kind
-	geometry geom.T
+	geometry *geo.Geometry
 	err      error
 }
 
 const (
 	itemBytes   = 512 // estimated size of an item without its coordinates and the text of its error
-	memberBytes = 96  // estimated size of a member of a collection without its coordinates
+	memberBytes = 120 // estimated size of a member of a collection without its coordinates
 )
 
 // bytes estimates the memory used by an item without its coordinates, and the size of its error in

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/twpayne/go-geom"
-
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 )
@@ -18,22 +16,22 @@ var syntaxCodes = map[string]xroute.ErrorCode{
 }
 
 // read returns the geometry of an element. All its encodings must represent the same geometry.
-func read(element xroute.EncodedGeometry, limits geo.Limits) (first geom.T, _ *failure) {
+func read(element xroute.EncodedGeometry, limits geo.Limits) (first *geo.Geometry, _ *failure) {
 	kind := xroute.KindOf(element)
 	if kind == geo.Any {
 		return nil, serviceFailure(xroute.CodeGeometryObject, fmt.Sprintf("%T is not a geometry", element), nil)
 	}
-	all := xroute.Readings(element)
-	for i, r := range all {
-		g, err := r.Read(limits)
+	all := xroute.EncodingsOf(element)
+	for i, encoding := range all {
+		g, err := xroute.Read(element, encoding, limits)
 		switch {
 		case err != nil:
-			return nil, inputFailure(err, syntaxCodes[r.Encoding], "invalid "+r.Encoding).inContext(r.Encoding)
+			return nil, inputFailure(err, syntaxCodes[encoding], "invalid "+encoding).inContext(encoding)
 		case i == 0:
 			first = g
 		case !same(first, g):
 			return nil, serviceFailure(xroute.CodeGeometryObject,
-				fmt.Sprintf("the encodings %s and %s differ: send only one of them, or the same geometry in all", all[0].Encoding, r.Encoding), nil)
+				fmt.Sprintf("the encodings %s and %s differ: send only one of them, or the same geometry in all", all[0], encoding), nil)
 		}
 	}
 	if len(all) == 0 {
@@ -45,11 +43,11 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (first geom.T, _ *f
 
 // same is like geo.Same, but ignores the layout of geometries without points, because PLAIN and KML
 // cannot express that they have a z.
-func same(a, b geom.T) bool {
-	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && hasNoPoints(a) && hasNoPoints(b) && geo.Count(a) == geo.Count(b)
+func same(a, b *geo.Geometry) bool {
+	return geo.Same(a, b) || a.Kind == b.Kind && hasNoPoints(a) && hasNoPoints(b) && geo.Count(a) == geo.Count(b)
 }
 
-func hasNoPoints(g geom.T) bool {
+func hasNoPoints(g *geo.Geometry) bool {
 	for p := range geo.Parts(g) {
 		if len(p.Flat) > 0 {
 			return false
@@ -74,7 +72,7 @@ func responseSize(in []xroute.GeometryEncoding, points int) int {
 	return size
 }
 
-func write(g geom.T, kind geo.Kind, in []xroute.GeometryEncoding) xroute.EncodedGeometry {
+func write(g *geo.Geometry, kind geo.Kind, in []xroute.GeometryEncoding) xroute.EncodedGeometry {
 	var plain xroute.PlainGeometry
 	if slices.Contains(in, xroute.EncodingPlain) {
 		plain = xroute.ToPlain(g)

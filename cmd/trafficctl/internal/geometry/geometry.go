@@ -11,16 +11,12 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/twpayne/go-geom"
-	"github.com/twpayne/go-geom/encoding/geojson"
 
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/schemas/geo"
@@ -139,7 +135,7 @@ var (
 	writable = append(slices.Clone(readable), GeoJSON)
 )
 
-func (e Encoding) parse(record []byte) (_ geom.T, err error) {
+func (e Encoding) parse(record []byte) (_ *geo.Geometry, err error) {
 	switch e {
 	case WKT:
 		return limits.ParseWKT(string(record), geo.Any)
@@ -160,7 +156,7 @@ func (e Encoding) parse(record []byte) (_ geom.T, err error) {
 }
 
 // appendRecord appends the encoding of g to dst, without separators.
-func (e Encoding) appendRecord(dst []byte, g geom.T) ([]byte, error) {
+func (e Encoding) appendRecord(dst []byte, g *geo.Geometry) ([]byte, error) {
 	switch e {
 	case WKT:
 		return geo.AppendWKT(dst, g), nil
@@ -171,41 +167,13 @@ func (e Encoding) appendRecord(dst []byte, g geom.T) ([]byte, error) {
 	case Base64:
 		return base64.StdEncoding.AppendEncode(dst, geo.AppendWKB(nil, g, binary.LittleEndian)), nil
 	case GeoJSON:
-		g, err := forGeoJSON(g)
-		if err == nil {
-			var text []byte
-			text, err = json.Marshal(&geojson.Feature{Geometry: g, Properties: map[string]any{}})
-			dst = append(dst, text...)
-		}
+		dst, err := geo.AppendGeoJSON(append(dst, `{"type":"Feature","geometry":`...), g)
 		if err != nil {
 			return dst, fmt.Errorf("cannot write GeoJSON: %w", err)
 		}
-		return dst, nil
+		return append(dst, `,"properties":{}}`...), nil
 	}
 	return geo.AppendWKB(dst, g, binary.LittleEndian), nil
-}
-
-// forGeoJSON returns g with line strings instead of linear rings, which GeoJSON does not have.
-func forGeoJSON(g geom.T) (geom.T, error) {
-	switch g := g.(type) {
-	case *geom.LinearRing:
-		return geom.NewLineStringFlat(g.Layout(), g.FlatCoords()), nil
-	case *geom.MultiPoint:
-		if len(g.FlatCoords()) < g.NumPoints()*g.Stride() {
-			return nil, errors.New("it does not support empty points in a MultiPoint")
-		}
-	case *geom.GeometryCollection:
-		members := geom.NewGeometryCollection()
-		for _, member := range g.Geoms() {
-			member, err := forGeoJSON(member)
-			if err != nil {
-				return nil, err
-			}
-			members.MustPush(member)
-		}
-		return members, nil
-	}
-	return g, nil
 }
 
 // frame is the text around the records of a file.
