@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -54,6 +55,7 @@ func TestCluster(t *testing.T) {
 		}
 		polls.Wait()
 	})
+	t.Run("rejected rows", func(t *testing.T) { testRejectedByShards(t, c) })
 	t.Run("check", func(t *testing.T) { testCheckCluster(t, c, a.config) })
 	t.Run("paused replica", func(t *testing.T) {
 		newPair(t, c, func(c *Config) { c.DialTimeout = time.Second }).testPaused(t)
@@ -183,6 +185,35 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	}
 	require.Eventually(t, func() bool { return two.Derive(t.Context()) == nil }, time.Minute, 100*time.Millisecond)
 	one.requireDerived()
+}
+
+// testRejectedByShards checks that a block needs no halving if both shards reject some of its rows,
+// although the error of a shard counts only the rows that it received.
+func testRejectedByShards(t *testing.T, c *stores.Cluster) {
+	a := newClustered(t, c, 0, clustered(c, "main", 0, 1, 2))
+	require.Eventually(t, func() bool { return a.ready(t.Context()) == nil }, time.Minute, 100*time.Millisecond)
+	for _, node := range []int{0, 2} { // one replica of each shard
+		server{c.Nodes[node].TCP}.Query(t, "ALTER TABLE "+a.table+" ADD CONSTRAINT positive CHECK value >= 0 SETTINGS alter_sync = 2")
+	}
+	b := batchOf(1, epoch, randomRows(rand.New(rand.NewPCG(9, 1)), 400, 1)...)
+	bad := 0
+	for i := range b.Value {
+		if b.Value[i] = 1; i%50 == 7 {
+			b.Value[i] = -1
+			bad++
+		}
+	}
+	rows, plan := a.plan(blockOf(b))
+	var rejected *batch.PermanentError
+	require.Eventually(t, func() bool { // a busy server might not respond in time
+		_, err := a.Deliver(t.Context(), plan, rows)
+		return errors.As(err, &rejected)
+	}, time.Minute, 100*time.Millisecond)
+	require.Len(t, rejected.Rejected, bad)
+	for _, r := range rejected.Rejected {
+		require.Equal(t, 7, r.Rows[0].From%50)
+	}
+	require.Eventually(t, func() bool { return a.count("count()") == 400-bad }, time.Minute, 100*time.Millisecond)
 }
 
 func testCheckCluster(t *testing.T, c *stores.Cluster, given Config) {
