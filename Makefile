@@ -180,13 +180,15 @@ PUBLISHED := schemas/proto/published.binpb
 BREAKING   = $(TOOL) buf breaking schemas/proto --against $(PUBLISHED)
 
 .PHONY: generate
-generate: ## regenerate Go code from the .proto files; BREAK=yes allows incompatible changes
+generate: ## regenerate code from the .proto files (BREAK=yes allows incompatible changes), the settings' help, and the tables of codes
+	go run ./cmd/dev/generate
 	$(if $(BREAK),,$(BREAKING))
 	$(TOOL) buf generate schemas/proto --template schemas/proto/buf.gen.yaml
 	$(TOOL) buf build schemas/proto --exclude-source-info -o $(PUBLISHED)
 
 .PHONY: generate-check
-generate-check: ## fail if the generated code is out of date
+generate-check: ## fail if generated files are out of date
+	go run ./cmd/dev/generate --check
 	@rm -rf .cache/generated
 	$(TOOL) buf generate schemas/proto --template schemas/proto/buf.gen.yaml --output .cache/generated
 	diff -r --exclude='*.proto' --exclude='buf*.yaml' --exclude=proto.go --exclude=published.binpb --exclude=README.md .cache/generated/schemas/proto schemas/proto

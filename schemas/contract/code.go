@@ -47,37 +47,58 @@ const (
 
 // codes is the table of all codes (contract 1.1, 1.2 and 6.1).
 var codes = [UnknownCode + 1]struct {
-	name   string // errorCode in responses
-	status int    // HTTP status of a whole request; 0 if the code is only for items
-	stored byte   // see Stored; codes of items only
-	item   string // template of AppendItemDescription for a rejected item; empty if the code is only for whole requests
+	name    string // errorCode in responses
+	status  int    // HTTP status of a whole request; 0 if the code is only for items
+	meaning string // of a whole request, for the documents
+	stored  byte   // see Stored; codes of items only
+	item    string // template of AppendItemDescription for a rejected item; empty if the code is only for whole requests
 }{
-	OK:                     {name: "OK", status: 207},
-	NotFound:               {name: "NOT_FOUND", status: 404},
-	MethodNotAllowed:       {name: "METHOD_NOT_ALLOWED", status: 405},
-	Unauthenticated:        {name: "GENERAL_UNAUTHENTICATED", status: 401},
-	Forbidden:              {name: "GENERAL_FORBIDDEN", status: 403},
-	RateLimited:            {name: "RATE_LIMITED", status: 429},
-	ServiceUnavailable:     {name: "GENERAL_SERVICE_UNAVAILABLE", status: 503},
-	UnsupportedContentType: {name: "UNSUPPORTED_CONTENT_TYPE", status: 415},
-	GzipRequired:           {name: "GZIP_REQUIRED", status: 415},
-	BodyTooLarge:           {name: "BODY_TOO_LARGE", status: 413},
-	InvalidParameter:       {name: "INVALID_PARAMETER", status: 400},
-	IdempotencyKeyInUse:    {name: "IDEMPOTENCY_KEY_IN_USE", status: 409},
-	IdempotencyKeyReused:   {name: "IDEMPOTENCY_KEY_REUSED", status: 422},
-	RequestTimeout:         {name: "REQUEST_TIMEOUT", status: 408},
-	InvalidGzip:            {name: "INVALID_GZIP", status: 400},
-	InvalidJSON:            {name: "INVALID_JSON", status: 400},
-	TooManyItems:           {name: "TOO_MANY_ITEMS", status: 413},
-	InternalError:          {name: "GENERAL_INTERNAL_ERROR", status: 500},
+	OK: {name: "OK", status: 207},
+	NotFound: {name: "NOT_FOUND", status: 404,
+		meaning: "no such path"},
+	MethodNotAllowed: {name: "METHOD_NOT_ALLOWED", status: 405,
+		meaning: "the path does not accept the method"},
+	Unauthenticated: {name: "GENERAL_UNAUTHENTICATED", status: 401,
+		meaning: "the API key is missing or unknown"},
+	Forbidden: {name: "GENERAL_FORBIDDEN", status: 403,
+		meaning: "the key lacks the right, its product instance has no registry feed, or no forecasts are configured"},
+	RateLimited: {name: "RATE_LIMITED", status: 429,
+		meaning: "a rate limit of the key is exceeded"},
+	ServiceUnavailable: {name: "GENERAL_SERVICE_UNAVAILABLE", status: 503,
+		meaning: "the daemon cannot accept the request now"},
+	UnsupportedContentType: {name: "UNSUPPORTED_CONTENT_TYPE", status: 415,
+		meaning: "the Content-Type, or for SOAP the Content-Encoding, is not supported"},
+	GzipRequired: {name: "GZIP_REQUIRED", status: 415,
+		meaning: "the body is not compressed with gzip"},
+	BodyTooLarge: {name: "BODY_TOO_LARGE", status: 413,
+		meaning: "the body exceeds a limit, compressed or decompressed"},
+	InvalidParameter: {name: "INVALID_PARAMETER", status: 400,
+		meaning: "a header, a query parameter or the HTTP message is malformed; 431 if the header is too large, 505 for another version of HTTP"},
+	IdempotencyKeyInUse: {name: "IDEMPOTENCY_KEY_IN_USE", status: 409,
+		meaning: "a request with the same Idempotency-Key is in progress"},
+	IdempotencyKeyReused: {name: "IDEMPOTENCY_KEY_REUSED", status: 422,
+		meaning: "the Idempotency-Key was used with a different body"},
+	RequestTimeout: {name: "REQUEST_TIMEOUT", status: 408,
+		meaning: "the header or the body arrives too slowly"},
+	InvalidGzip: {name: "INVALID_GZIP", status: 400,
+		meaning: "the gzip stream is truncated or corrupt, or followed by other bytes; the connection is closed, because the cause may be a wrong Content-Length"},
+	InvalidJSON: {name: "INVALID_JSON", status: 400,
+		meaning: "the decompressed body is not strict JSON (RFC 8259) in UTF-8"},
+	TooManyItems: {name: "TOO_MANY_ITEMS", status: 413,
+		meaning: "the batch exceeds the hard limit of items"},
+	InternalError: {name: "GENERAL_INTERNAL_ERROR", status: 500,
+		meaning: "internal error; quote the trace ID"},
 
 	BatchLimitExceeded: {
 		name: "BATCH_LIMIT_EXCEEDED", stored: 18, item: "exceeds the batch limit and was not examined; send it in another batch",
 	},
-	InvalidType:        {name: "INVALID_TYPE", status: 400, stored: 19, item: "must be {kind}"},
-	DuplicateField:     {name: "DUPLICATE_FIELD", status: 400, stored: 20, item: "is a duplicate member"},
-	ReservedField:      {name: "RESERVED_FIELD", stored: 21, item: "is reserved; it must be null or absent"},
-	MissingField:       {name: "MISSING_FIELD", status: 400, stored: 22, item: "is missing or null"},
+	InvalidType: {name: "INVALID_TYPE", status: 400,
+		meaning: "the root is not an object, or measurements is not an array", stored: 19, item: "must be {kind}"},
+	DuplicateField: {name: "DUPLICATE_FIELD", status: 400,
+		meaning: "measurements occurs twice", stored: 20, item: "is a duplicate member"},
+	ReservedField: {name: "RESERVED_FIELD", stored: 21, item: "is reserved; it must be null or absent"},
+	MissingField: {name: "MISSING_FIELD", status: 400,
+		meaning: "measurements is missing or null", stored: 22, item: "is missing or null"},
 	UnknownDetector:    {name: "UNKNOWN_DETECTOR", stored: 23, item: "{input} does not exist in product instance {instance}"},
 	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", stored: 24, item: "{input} is not an allowed measure type; {types}"},
 	InvalidTimestamp: {name: "INVALID_TIMESTAMP", stored: 25, item: "{input} is not an ISO 8601 date-time in UTC, with Z at its end, " +
@@ -91,6 +112,58 @@ var codes = [UnknownCode + 1]struct {
 
 	UnknownCode: {name: "UNKNOWN", item: "was rejected for a reason that this version of the daemon does not know"},
 }
+
+// Rule is a rule for items (contract 1.2).
+type Rule struct {
+	Text      string // what must hold
+	Code      Code   // of an item that violates the rule
+	Parameter string // of its rejection
+}
+
+// Rules are the rules in the order in which they are checked; their numbers begin with 1. The
+// tables in contract.md and openapi.yaml are generated from them and from the codes.
+var Rules = []Rule{
+	{
+		"the index is below the batch limit, `pipeline.decode.batch_limit` (14,000); an item beyond it is counted but not validated",
+		BatchLimitExceeded, "measurements[i]",
+	},
+	{"the item is an object", InvalidType, "measurements[i]"},
+	{"no member of a measurement occurs twice", DuplicateField, `measurements[i].\<name\>`},
+	{"linkId is absent or null", ReservedField, "measurements[i].linkId"},
+	{
+		"detectorCode, measureTypeCode, timestampFrom, timestampTo, value, in this order: present and not null",
+		MissingField, `measurements[i].\<name\>`,
+	},
+	{
+		"the same members in the same order, then quality (which may be null): the JSON type is the specified one",
+		InvalidType, `measurements[i].\<name\>`,
+	},
+	{
+		"detectorCode is in the registry of the product instance; a code of more than 256 bytes is always unknown",
+		UnknownDetector, "measurements[i].detectorCode",
+	},
+	{
+		"measureTypeCode is allowed: in `pipeline.validate.measure_types`; if that list is empty, 1 to 64 characters of `A-Za-z0-9_.-`",
+		UnknownMeasureType, "measurements[i].measureTypeCode",
+	},
+	{
+		"timestampFrom, then timestampTo: a valid timestamp, ISO 8601 in UTC", InvalidTimestamp,
+		"measurements[i].timestampFrom, measurements[i].timestampTo",
+	},
+	{"timestampTo is not before timestampFrom", InvalidInterval, "measurements[i].timestampTo"},
+	{
+		"timestampTo is not later than now plus `pipeline.validate.future_tolerance` (1 hour)", TimestampInFuture,
+		"measurements[i].timestampTo",
+	},
+	{"value is a finite float64 within the range of its measure type (default: no range)", InvalidValue, "measurements[i].value"},
+	{
+		"quality, if present, is a finite float64 from `pipeline.validate.quality_min` to `quality_max` (default: no range)",
+		InvalidQuality, "measurements[i].quality",
+	},
+}
+
+// Meaning returns what the code says of a whole request, or "".
+func (c Code) Meaning() string { return codes[c].meaning }
 
 // String returns the errorCode that responses contain.
 func (c Code) String() string { return codes[min(c, UnknownCode)].name }

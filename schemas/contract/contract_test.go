@@ -2,10 +2,8 @@ package contract_test
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,68 +13,16 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// TestErrorCodes compares the names in the tables of section 6.1 with the codes, and the statuses
-// with the codes and the OpenAPI document.
-func TestErrorCodes(t *testing.T) {
-	names := func(from, to contract.Code) (list []string) {
-		for code := from; code < to; code++ {
-			list = append(list, code.String())
-		}
-		return list
+// TestRules checks that each code of items is that of a rule, and that section 5.1 lists the
+// members in the order in which rules examine them.
+func TestRules(t *testing.T) {
+	named := map[contract.Code]bool{}
+	for _, r := range contract.Rules {
+		named[r.Code] = true
 	}
-	requests, items := map[string]string{}, map[string]string{}
-	for _, row := range rows(t, "6.1") {
-		into := requests
-		if row[1] == "207" {
-			into = items
-		}
-		into[row[0]] = row[1]
-	}
-	shared := []string{"INVALID_TYPE", "DUPLICATE_FIELD", "MISSING_FIELD"}
-	require.ElementsMatch(t, append(names(contract.NotFound, contract.BatchLimitExceeded), shared...), slices.Collect(maps.Keys(requests)))
-	require.ElementsMatch(t, names(contract.BatchLimitExceeded, contract.CodeCount), slices.Collect(maps.Keys(items)))
-
 	for code := contract.NotFound; code < contract.CodeCount; code++ {
-		if code.Status() != 0 {
-			require.Equal(t, fmt.Sprint(code.Status()), requests[code.String()], code)
-		}
-	}
-	for _, name := range shared {
-		require.Contains(t, requests, name)
-	}
-	openapi, err := os.ReadFile("../openapi/openapi.yaml")
-	require.NoError(t, err)
-	for code, status := range requests {
-		require.Regexp(t, fmt.Sprintf(`\| %s \| %s[ ,]`, code, status), string(openapi))
-	}
-}
-
-// TestRuleNumbers compares the numbers in section 6.1 with the numbers of the rules in section 1.2,
-// which must be consecutive.
-func TestRuleNumbers(t *testing.T) {
-	want := map[string][]string{}
-	for i, row := range rows(t, "1.2") {
-		require.Equal(t, fmt.Sprint(i+1), row[0])
-		want[row[2]] = append(want[row[2]], row[0])
-	}
-	for _, row := range rows(t, "6.1") {
-		if row[1] == "207" {
-			require.Equal(t, strings.Join(want[row[0]], ", "), row[2], row[0])
-		}
-	}
-}
-
-// TestItemRules compares the rules of section 1.2 with the codes and the members that they name.
-func TestItemRules(t *testing.T) {
-	named := map[string]bool{}
-	for _, row := range rows(t, "1.2") {
-		named[row[2]] = true
-		for _, member := range regexp.MustCompile(`measurements\[i]\.(\w+)`).FindAllStringSubmatch(row[3], -1) {
-			named[member[1]] = true
-		}
-	}
-	for code := contract.BatchLimitExceeded; code < contract.CodeCount; code++ {
-		require.True(t, named[code.String()], code)
+		require.Equal(t, code.OfItems(), named[code], code)
+		require.Equal(t, code.Status() != 0, code.Meaning() != "", code)
 	}
 	members := []string{}
 	for _, row := range rows(t, "5.1") {

@@ -96,26 +96,6 @@ func enum(t *testing.T, schema string) []string {
 	return names
 }
 
-// TestErrorCodesMatchContract compares the codes and their order with package contract.
-func TestErrorCodesMatchContract(t *testing.T) {
-	var requests, items []string
-	for code := contract.OK + 1; code < contract.CodeCount; code++ {
-		if code < contract.BatchLimitExceeded {
-			requests = append(requests, code.String())
-		} else {
-			items = append(items, code.String())
-		}
-	}
-	both := []string{contract.InvalidType.String(), contract.DuplicateField.String(), contract.MissingField.String()}
-	require.Equal(t, append(requests, both...), enum(t, "ErrorCode"))
-	require.Equal(t, items, enum(t, "ItemErrorCode"))
-	var constants []any
-	for _, name := range items {
-		constants = append(constants, "ITEM_"+name)
-	}
-	require.Equal(t, constants, at(t, document(t), "components", "schemas", "ItemErrorCode", "x-enum-varnames"))
-}
-
 func TestMembersMatchContract(t *testing.T) {
 	var want []string
 	for field := contract.FieldItem + 1; field < contract.FieldCount; field++ {

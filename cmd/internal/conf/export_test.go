@@ -6,9 +6,6 @@ import "reflect"
 var (
 	IsSection = isSection
 	FieldsOf  = fieldsOf
-
-	FormatSize = formatSize
-	HelpJSON   = &helpJSON
 )
 
 // HelpOf returns the help of a field.

@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// helpJSON holds the help of each field with a setting tag, keyed by type and name. TestHelp
-// generates it from the fields' comments and the checks of their values.
+// helpJSON holds the help of each field with a setting tag, keyed by type and name.
+// cmd/dev/generate generates it from the fields' comments and the checks of their values.
 //
 //go:embed help.json
 var helpJSON []byte
 
 var helpTexts = sync.OnceValue(func() (texts map[string]string) {
-	_ = json.Unmarshal(helpJSON, &texts) // TestHelp checks it
+	_ = json.Unmarshal(helpJSON, &texts) // it is generated
 	return texts
 })
 

@@ -51,7 +51,7 @@ func content(v reflect.Value, key string, origins Origins) *yaml.Node {
 	case v.Kind() == reflect.Slice:
 		return list(v, key, origins)
 	case (strings.Contains(key, "bytes") || key == "memory_limit") && v.CanInt():
-		return scalar(formatSize(v.Int()))
+		return scalar(FormatSize(v.Int()))
 	}
 	n := &yaml.Node{}
 	_ = n.Encode(v.Interface()) // cannot fail for a scalar or nil

@@ -131,7 +131,8 @@ func parseSize(s string) (n int64, ok bool) {
 	return n * factor, err == nil && n <= math.MaxInt64/factor && n >= math.MinInt64/factor
 }
 
-func formatSize(n int64) string {
+// FormatSize returns a number of bytes with the largest unit that divides it, such as 64MiB.
+func FormatSize(n int64) string {
 	for i := len(sizes) - 1; i >= 0; i-- {
 		if unit := sizes[i]; n != 0 && n%unit.factor == 0 {
 			return strconv.FormatInt(n/unit.factor, 10) + unit.suffix

@@ -1,9 +1,8 @@
-package conf_test
+package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"flag"
+	"context"
 	"fmt"
 	"go/ast"
 	"go/constant"
@@ -18,62 +17,10 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
-	feeder "trafficd/cmd/feeder/config"
-	forecaster "trafficd/cmd/forecaster/config"
 	"trafficd/cmd/internal/conf"
-	"trafficd/cmd/trafficd/config"
 )
-
-var update = flag.Bool("update", false, "write help.json and deployments/settings.yaml")
-
-const reference = "../../../deployments/settings.yaml"
-
-// TestHelp checks that help.json matches the comments of the settings' fields and the bounds that
-// their Validate methods check, each setting has help, and settings.yaml is what --print-config
-// prints for the defaults.
-func TestHelp(t *testing.T) {
-	texts, err := json.MarshalIndent(readHelp(t), "", "  ")
-	require.NoError(t, err)
-	texts = append(texts, '\n')
-	if *update {
-		require.NoError(t, os.WriteFile("help.json", texts, 0o644))
-		*conf.HelpJSON = texts
-	}
-	require.Equal(t, string(texts), string(*conf.HelpJSON), "run go test ./cmd/internal/conf -run TestHelp -update")
-	var walk func(typ reflect.Type, at string)
-	walk = func(typ reflect.Type, at string) {
-		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
-			typ = typ.Elem()
-		}
-		if conf.IsSection(typ) {
-			for _, f := range conf.FieldsOf(typ) {
-				require.NotEmpty(t, conf.HelpOf(typ, f), "%s.%s has no comment", at, f.Name())
-				walk(f.Type(), at+"."+f.Name())
-			}
-		}
-	}
-	walk(reflect.TypeFor[config.Config](), "")
-	walk(reflect.TypeFor[forecaster.Config](), "")
-	walk(reflect.TypeFor[feeder.Config](), "")
-
-	var printed bytes.Buffer
-	c := config.Default()
-	require.NoError(t, conf.Print(&printed, &c, nil))
-	if *update {
-		require.NoError(t, os.WriteFile(reference, printed.Bytes(), 0o644))
-	}
-	documented, err := os.ReadFile(reference)
-	require.NoError(t, err)
-	require.Equal(t, printed.String(), string(documented), "run go test ./cmd/internal/conf -run TestHelp -update")
-	for line := range strings.Lines(printed.String()) {
-		require.LessOrEqual(t, len(line), 140, line)
-	}
-}
 
 // definitions are the parsed and checked packages that define settings.
 type definitions struct {
@@ -85,11 +32,12 @@ type definitions struct {
 
 // readHelp returns the help of each field with a setting tag: its comment, and the bounds that
 // Validate checks.
-func readHelp(t *testing.T) map[string]string {
-	t.Helper()
-	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{range .GoFiles}}{{.}} {{end}}", "trafficd/cmd/trafficd/config", "trafficd/cmd/forecaster/config", "trafficd/cmd/feeder/config")
+func readHelp() (map[string]string, error) {
+	list := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{range .GoFiles}}{{.}} {{end}}", "trafficd/cmd/trafficd/config", "trafficd/cmd/forecaster/config", "trafficd/cmd/feeder/config")
 	out, err := list.Output()
-	require.NoError(t, err)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the packages: %w", err)
+	}
 	exports := map[string]string{}
 	d := &definitions{
 		fset: token.NewFileSet(), texts: map[string]string{}, names: map[string]map[string]string{},
@@ -106,10 +54,14 @@ func readHelp(t *testing.T) map[string]string {
 		var parsed []*ast.File
 		for _, name := range strings.Fields(part[3]) {
 			text, err := os.ReadFile(filepath.Join(part[2], name))
-			require.NoError(t, err)
+			if err != nil {
+				return nil, err
+			}
 			settings = settings || bytes.Contains(text, []byte("`setting:\""))
 			f, err := parser.ParseFile(d.fset, name, text, parser.ParseComments)
-			require.NoError(t, err)
+			if err != nil {
+				return nil, err
+			}
 			parsed = append(parsed, f)
 		}
 		if settings {
@@ -118,8 +70,9 @@ func readHelp(t *testing.T) map[string]string {
 	}
 	checker := types.Config{Importer: importer.ForCompiler(d.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
 	for path, parsed := range files {
-		_, err := checker.Check(path, d.fset, parsed, d.info)
-		require.NoError(t, err)
+		if _, err := checker.Check(path, d.fset, parsed, d.info); err != nil {
+			return nil, err
+		}
 		for _, f := range parsed {
 			ast.Inspect(f, func(n ast.Node) bool { d.recordFields(path, n); return true })
 		}
@@ -133,7 +86,12 @@ func readHelp(t *testing.T) map[string]string {
 			}
 		}
 	}
-	return d.texts
+	for field, text := range d.texts {
+		if text == "" {
+			return nil, fmt.Errorf("%s has no comment, which is its help", field)
+		}
+	}
+	return d.texts, nil
 }
 
 func typeName(e ast.Expr) string {
