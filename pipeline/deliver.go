@@ -81,13 +81,12 @@ type Delivery struct {
 	unsaved bool         // the last save failed
 	limit   int          // maximum rows in a block; lowered while searching for a rejected row
 
-	reached atomic.Uint64 // frame of the first undelivered row
-	behind  atomic.Int64  // received_at of the oldest undelivered row, 0 if there is none
-	began   atomic.Int64  // Unix time in ns since which rows are sent but none was accepted, 0 if no block is in progress
-	rows    atomic.Int64  // rows delivered by this process
-	backlog backlog
-	mu      sync.Mutex // guards trouble
-	trouble error      // error of the last attempt, nil if it succeeded
+	reached atomic.Pointer[batch.Position] // of the first undelivered row
+	behind  atomic.Int64                   // received_at of the oldest undelivered row, 0 if there is none
+	began   atomic.Int64                   // Unix time in ns since which rows are sent but none was accepted, 0 if no block is in progress
+	rows    atomic.Int64                   // rows delivered by this process
+	mu      sync.Mutex                     // guards trouble
+	trouble error                          // error of the last attempt, nil if it succeeded
 }
 
 // NewDelivery returns a delivery that starts at the sink's cursor.
@@ -101,8 +100,7 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 	if d.at, err = DescribeCursor(frame, state); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	d.reached.Store(frame)
-	d.backlog = backlog{source: source, at: d.at.Done}
+	d.reached.Store(&d.at.Done)
 	d.window.idle, d.window.every = d.probe, cfg.RetryMax
 	d.window.rewind(d.at.Done)
 	return d, nil
@@ -112,9 +110,6 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 // finish, unless ctx is done too; ctx must not be done before soft. The next Run, in this process
 // or another, continues with the undelivered rows. Run closes the sink.
 func (d *Delivery) Run(ctx, soft context.Context) error {
-	var counting sync.WaitGroup
-	defer counting.Wait()
-	counting.Go(func() { d.backlog.count(soft, d.log) })
 	if d.at.Plan == nil {
 		d.probe(soft)
 	}
@@ -222,8 +217,8 @@ func (d *Delivery) advance(n int) (idle bool) {
 		d.behind.Store(0)
 		d.at.Done = d.window.end()
 	}
-	d.reached.Store(d.at.Done.Frame)
-	d.backlog.advance(n, d.at.Done)
+	at := d.at.Done
+	d.reached.Store(&at)
 	return idle
 }
 
@@ -437,8 +432,8 @@ func (d *Delivery) report(err error, what string) {
 type Status struct {
 	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
 	Stalled time.Duration // for how long rows have been sent, but none was accepted; 0 while none are sent
-	Waiting int64         // undelivered rows in the journal; may be an estimate, see backlog
-	Counted bool          // false if Waiting may be far too low, because the rows have not been counted yet
+	Waiting int64         // undelivered rows in the journal: an estimate from the mean number of rows of a frame
+	Counted bool          // false if Waiting may be far too low, because no frame has been read yet
 	Frames  uint64        // frames in the journal that are not completely delivered
 	Rows    int64         // rows delivered by this process
 	Trouble error         // error of the last attempt, nil if it succeeded
@@ -449,9 +444,15 @@ func (d *Delivery) Status() Status {
 	d.mu.Lock()
 	s := Status{Rows: d.rows.Load(), Trouble: d.trouble}
 	d.mu.Unlock()
-	s.Waiting, s.Counted = d.backlog.rows()
 	_, next := d.source.Bounds()
-	s.Frames = next - min(d.reached.Load(), next)
+	at := *d.reached.Load()
+	s.Frames = next - min(at.Frame, next)
+	frames, rows := d.window.frames.Load(), d.window.total.Load()
+	s.Counted = frames > 0 || s.Frames == 0
+	if s.Frames > 0 { // never 0, which would mean that nothing waits
+		mean := max(1, float64(rows)/float64(max(1, frames)))
+		s.Waiting = max(1, int64(float64(s.Frames)*mean)-int64(at.Row))
+	}
 	if at := d.behind.Load(); at != 0 {
 		s.Lag = max(time.Since(time.Unix(0, at)), 0)
 	}

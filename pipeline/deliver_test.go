@@ -580,7 +580,7 @@ func (h *fixture) add(t *testing.T, frames int) {
 			b.From, b.To = append(b.From, 0), append(b.To, 0)
 			b.Value, b.Quality = append(b.Value, 1), append(b.Quality, 1)
 		}
-		e := &durable.Entry{Data: batch.AppendFrame(nil, b, nil), Rows: b.Rows()}
+		e := &durable.Entry{Data: batch.AppendFrame(nil, b, nil)}
 		require.NoError(t, h.journal.Enqueue(e))
 		require.NoError(t, e.Wait())
 		require.Equal(t, frame, e.Seq)
@@ -603,7 +603,7 @@ func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 	_, next := h.journal.Bounds()
 	require.Eventually(t, func() bool {
 		done, _ := h.journal.Cursor("sink").Load()
-		return done == next && d.reached.Load() == next
+		return done == next && d.reached.Load().Frame == next
 	}, time.Minute, time.Millisecond)
 	require.EqualValues(t, 1, d.Status().Rows)
 }

@@ -255,7 +255,7 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*durable.Entry, []tap
 		Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections,
 	}
 	e := in.entries.Get().(*durable.Entry)
-	e.Data, e.Rows = batch.AppendFrame(e.Data[:0], &w.accepted, &response), w.accepted.Rows()
+	e.Data = batch.AppendFrame(e.Data[:0], &w.accepted, &response)
 	err = in.clock.enqueue(e.Data, func() error {
 		if s.IdempotencyKey == "" {
 			return in.journal.Enqueue(e)

@@ -37,7 +37,7 @@ func ShowDelivery(sink string, dead *DeadLetters, status func() Status) {
 		metrics.GaugeFunc("trafficd_pipeline_failing", "1 if the last attempt to write to the sink failed, otherwise 0.", labels,
 			func() float64 { return metrics.Bool(status().Trouble != nil) }),
 		metrics.GaugeFunc("trafficd_pipeline_lag_rows",
-			"Rows of the journal that have not been delivered to the sink; an estimate until they have been counted.", labels,
+			"Rows of the journal that have not been delivered to the sink; an estimate from the mean number of rows of a frame.", labels,
 			func() float64 { return float64(status().Waiting) }),
 		metrics.GaugeFunc("trafficd_pipeline_delivered_rows", "Rows delivered to the sink since the start of the process.", labels,
 			func() float64 { return float64(status().Rows) }),

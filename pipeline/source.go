@@ -36,9 +36,6 @@ type Source interface {
 	Cursor() durable.Cursor
 	// Bounds returns the number of the oldest frame and one more than the number of the newest.
 	Bounds() (oldest, next uint64)
-	// Rows returns the number of rows that have become durable since the source was opened, and the
-	// number of the frame after them. known is false if the source does not count rows.
-	Rows() (n int64, next uint64, known bool)
 	// Confirm returns an error if another process may own the cursor. It is called before each
 	// attempt to deliver a block.
 	Confirm() error
@@ -55,8 +52,3 @@ type local struct {
 func (l local) Reader(frame uint64) durable.Reader { return l.Journal.Reader(frame) }
 func (l local) Cursor() durable.Cursor             { return l.cursor }
 func (l local) Confirm() error                     { return nil }
-
-func (l local) Rows() (n int64, next uint64, known bool) {
-	n, next = l.Journal.Rows()
-	return n, next, true
-}

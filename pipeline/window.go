@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"trafficd/pipeline/batch"
@@ -26,6 +27,8 @@ type window struct {
 	began  time.Time             // when gather last returned
 	idle   func(context.Context) // called at intervals of every while there is no frame to read
 	every  time.Duration
+
+	frames, total atomic.Int64 // number of frames that have been read, and of all their rows
 }
 
 // brokenRecord is a record that is not an intact frame. The window treats it as a frame without rows.
@@ -127,6 +130,7 @@ func (w *window) add(seq uint64, frame []byte, err error) error {
 	if record, ok := errors.AsType[*durable.RecordError](err); ok {
 		w.broken = append(w.broken, brokenRecord{seq, record})
 		w.next, w.skip = seq+1, 0
+		w.frames.Add(1)
 		return nil
 	}
 	if err != nil {
@@ -142,6 +146,8 @@ func (w *window) add(seq uint64, frame []byte, err error) error {
 		w.reader = w.source.Reader(seq) // so that the next read returns the same error
 		return fmt.Errorf("cannot read frame %d of the journal: %w", seq, err)
 	}
+	w.frames.Add(1)
+	w.total.Add(int64(b.Rows()))
 	from := 0
 	if seq == w.next { // otherwise frame w.next was deleted
 		from = int(w.skip)

@@ -42,9 +42,8 @@ func (f *frames) TryNext([]byte) (uint64, []byte, bool, error) {
 	}
 }
 
-func (f *frames) Confirm() error              { return nil }
-func (f *frames) Bounds() (uint64, uint64)    { return 1, f.seq + 1 }
-func (f *frames) Rows() (int64, uint64, bool) { return 0, 0, false }
+func (f *frames) Confirm() error           { return nil }
+func (f *frames) Bounds() (uint64, uint64) { return 1, f.seq + 1 }
 
 // encoded returns a frame with the given number of rows.
 func encoded(rows int) []byte {
@@ -185,8 +184,9 @@ func TestStalled(t *testing.T) {
 		source, store := &frames{channel: make(chan []byte, 2)}, &hangingStore{}
 		d := &Delivery{
 			cfg: DeliveryConfig{MaxRows: 5, MinRows: 1, RetryMin: time.Millisecond, RetryMax: time.Millisecond}, limit: 5, source: source,
-			sink: store, cursor: memoryCursor{}, window: window{source: source, every: time.Hour}, backlog: backlog{source: source},
+			sink: store, cursor: memoryCursor{}, window: window{source: source, every: time.Hour},
 		}
+		d.reached.Store(&batch.Position{})
 		d.window.rewind(batch.Position{})
 		require.Zero(t, d.Status().Stalled)
 		for range 2 {

@@ -44,7 +44,6 @@ type Journal struct {
 	bytes    int64      // sum of the segments' ends
 	next     uint64     // seq for the next Enqueue
 	durable  uint64     // newest durable frame, 0 if there is none
-	rows     int64      // of the frames that became durable since Open
 	queue    queue
 	rejected int64     // bytes needed by the last frame that failed with ErrFull; 0 after a deletion
 	free     int64     // free bytes on the disk, measured after each commit and once a second
@@ -194,14 +193,6 @@ func (j *Journal) Bounds() (oldest, next uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.segments[0].first, j.durable + 1
-}
-
-// Rows returns the sum of Entry.Rows of the frames that became durable since Open, and the seq of
-// the frame after them.
-func (j *Journal) Rows() (n int64, next uint64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.rows, j.durable + 1
 }
 
 // Last returns a copy of the newest durable frame, which is never deleted. seq is 0 if the journal

@@ -95,9 +95,6 @@ func (j *Journal) write(batch []*durable.Entry) {
 			w.active.end = end
 			w.active.last += uint64(n)
 			j.durable = w.active.last
-			for _, e := range batch[:n] {
-				j.rows += int64(e.Rows)
-			}
 			j.wakeReaders()
 			j.mu.Unlock()
 			j.counters.frames.Add(float64(n))

@@ -29,7 +29,7 @@ func BenchmarkAppend(b *testing.B) {
 			require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
 			return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 		}
-		e := &durable.Entry{Data: batch.AppendFrame(nil, rows, nil), Rows: rows.Rows()}
+		e := &durable.Entry{Data: batch.AppendFrame(nil, rows, nil)}
 		b.SetBytes(int64(len(e.Data)))
 		start := cpu()
 		for b.Loop() {

@@ -390,26 +390,28 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full []error, e
 		}
 	}
 	full = make([]error, len(l.writers))
+	errs := make([]error, len(l.writers))
+	var reading sync.WaitGroup // concurrent, because kafka-go sends a request for each offset
 	for p := range l.writers {
-		first, end, err := l.bounds(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		newer, err := dial.Offset(ctx, l.client, l.cfg.Topic, p, limit.UnixMilli())
-		if err != nil {
-			return nil, err
-		}
-		if newer >= 0 {
-			end = newer // the end of the frames written before limit
-		}
-		for c, partitions := range committed {
-			if max(partitions[p].CommittedOffset, first) < end {
-				full[p] = fmt.Errorf("%w: %s has not read all frames of partition %d of topic %q before %s; four fifths of retention.ms have passed",
-					durable.ErrFull, c, p, l.cfg.Topic, limit.UTC().Format(time.RFC3339))
+		reading.Go(func() {
+			first, end, err := l.bounds(ctx, p)
+			if err == nil {
+				var newer int64
+				if newer, err = dial.Offset(ctx, l.client, l.cfg.Topic, p, limit.UnixMilli()); newer >= 0 {
+					end = newer // the end of the frames written before limit
+				}
 			}
-		}
+			errs[p] = err
+			for c, partitions := range committed {
+				if max(partitions[p].CommittedOffset, first) < end {
+					full[p] = fmt.Errorf("%w: %s has not read all frames of partition %d of topic %q before %s; four fifths of retention.ms have passed",
+						durable.ErrFull, c, p, l.cfg.Topic, limit.UTC().Format(time.RFC3339))
+				}
+			}
+		})
 	}
-	return full, nil
+	reading.Wait()
+	return full, errors.Join(errs...)
 }
 
 // bounds returns the offset of a partition's oldest frame, and the offset after its newest one.

@@ -19,7 +19,7 @@ import (
 )
 
 // Partition implements pipeline.Source and pipeline.Cursor for one generation of a consumer group.
-// Only Bounds and Rows are safe for concurrent use.
+// Only Bounds is safe for concurrent use.
 type Partition struct {
 	ID       int
 	Assigned int // number of partitions that this replica owns
@@ -95,9 +95,6 @@ func (p *Partition) Cursor() durable.Cursor { return p }
 
 // Bounds implements pipeline.Source.
 func (p *Partition) Bounds() (oldest, next uint64) { return p.oldest.Load(), p.end.Load() }
-
-// Rows implements pipeline.Source. The log does not count rows.
-func (p *Partition) Rows() (n int64, next uint64, known bool) { return 0, p.end.Load(), false }
 
 // Load implements pipeline.Cursor, but only the delivery's goroutine may call it.
 func (p *Partition) Load() (frame uint64, state []byte) { return p.saved, p.state }

@@ -84,7 +84,7 @@ type Journal struct {
 type Store struct {
 	Name        string  `json:"name"`
 	Batches     float64 `json:"batches"`
-	Rows        float64 `json:"rows"`    // an estimate after startup until the backlog has been counted
+	Rows        float64 `json:"rows"`    // an estimate
 	Seconds     float64 `json:"seconds"` // age of the oldest row
 	Error       string  `json:"error,omitempty"`
 	DeadLetters float64 `json:"deadLetters"` // rows in the dead-letter file

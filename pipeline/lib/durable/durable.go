@@ -31,8 +31,6 @@ type Entry struct {
 	// Seq is the frame's number in the journal on disk, which Enqueue sets. Numbers are contiguous
 	// from 1. Seq is valid only if Wait returns nil; the seqs of voided frames are reused.
 	Seq uint64
-	// Rows is the number of rows in the frame.
-	Rows int
 
 	outcome chan error // capacity 1, so that the writer never waits for the caller of Wait
 }
