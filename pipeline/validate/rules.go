@@ -3,7 +3,6 @@
 package validate
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -308,16 +307,10 @@ func equal(a, b []byte) bool {
 	return string(a) == string(b)
 }
 
-// identities finds items of a batch with the same detector, measure type and interval, which
-// replace each other in the archive. Most batches are sorted, with few exceptions. A row that sorts
-// after all earlier rows cannot be a duplicate. The exceptions, or all rows of a batch that is not
-// sorted, are looked up in a hash table with open addressing, at most half full. The memory is
-// reused for the next batch.
+// identities counts items of a batch with the same detector, measure type and interval, which
+// replace each other in the archive. It is a hash set with open addressing, at most half full, whose
+// memory is reused for the next batch.
 type identities struct {
-	byDetector bool     // sorted is ordered by detector, interval, type; if false, by interval, detector, type
-	sorted     []uint32 // rows that follow all earlier ones in that order
-	others     []uint32
-
 	seed  [4]uint64 // random, so that a client cannot choose items that collide
 	slots []uint32  // row + 1 in the low bits, part of the hash in the high bits; 0 if empty
 	rows  uint32    // mask of the low bits
@@ -334,74 +327,15 @@ func newIdentities() identities {
 // of the rows' codes.
 func (d *identities) count(it *batch.Items, detectors []uint32) (duplicates int) {
 	d.rows = 1<<bits.Len(uint(len(detectors))) - 1
-	const share = 16 // a batch is sorted if at most one in 16 rows is an exception
-	if limit := len(detectors) / share; d.split(it, detectors, false, limit) || d.split(it, detectors, true, limit) {
-		d.clear(len(d.others))
-		for _, row := range d.others {
-			if d.isInSorted(it, detectors, row) || d.add(it, detectors, row) {
-				duplicates++
-			}
-		}
-		return duplicates
-	}
-	d.clear(len(detectors))
+	size := 2 << bits.Len(uint(len(detectors)))
+	d.slots = slices.Grow(d.slots[:0], size)[:size]
+	clear(d.slots)
 	for row, detector := range detectors {
 		if detector != unknown && d.add(it, detectors, uint32(row)) {
 			duplicates++
 		}
 	}
 	return duplicates
-}
-
-// clear empties the table and makes room for n rows.
-func (d *identities) clear(n int) {
-	size := 2 << bits.Len(uint(n))
-	d.slots = slices.Grow(d.slots[:0], size)[:size]
-	clear(d.slots)
-}
-
-// split fills sorted and others. It returns false as soon as others would exceed the limit.
-func (d *identities) split(it *batch.Items, detectors []uint32, byDetector bool, limit int) bool {
-	d.byDetector, d.sorted, d.others = byDetector, d.sorted[:0], d.others[:0]
-	last, from, to, kind := uint32(0), int64(math.MinInt64), int64(0), uint32(0) // of the last sorted row
-	for row, detector := range detectors {
-		if detector == unknown {
-			continue
-		}
-		f, t, k := it.From[row], it.To[row], it.Type[row]
-		var after bool
-		switch {
-		case f == from && t == to:
-			after = detector > last || detector == last && k > kind
-		case byDetector && detector != last:
-			after = detector > last
-		default:
-			after = f > from || f == from && t > to
-		}
-		switch {
-		case after:
-			d.sorted = append(d.sorted, uint32(row))
-			last, from, to, kind = detector, f, t, k
-		case len(d.others) == limit:
-			return false
-		default:
-			d.others = append(d.others, uint32(row))
-		}
-	}
-	return true
-}
-
-// isInSorted reports whether sorted contains a row with the same identity.
-func (d *identities) isInSorted(it *batch.Items, detectors []uint32, row uint32) bool {
-	_, found := slices.BinarySearchFunc(d.sorted, row, func(a, b uint32) int {
-		interval := cmp.Or(cmp.Compare(it.From[a], it.From[b]), cmp.Compare(it.To[a], it.To[b]))
-		detector := cmp.Compare(detectors[a], detectors[b])
-		if d.byDetector {
-			interval, detector = detector, interval
-		}
-		return cmp.Or(interval, detector, cmp.Compare(it.Type[a], it.Type[b]))
-	})
-	return found
 }
 
 // add adds a row to the table unless an earlier row has the same identity, which it reports.
