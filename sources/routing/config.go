@@ -43,15 +43,13 @@ type Config struct {
 
 // JobsConfig configures the jobs.
 type JobsConfig struct {
-	Workers           int           `setting:"-"`         // maximum number of jobs that run concurrently
-	Max               int           `setting:"max"`       // maximum number of jobs, whether queued, running or ended
-	MaxPerClient      int           `setting:"-"`         // maximum number of jobs per client
-	MaxGeometries     int           `setting:"-"`         // maximum number of geometries in a job
-	MaxBytes          int64         `setting:"max_bytes"` // maximum memory used by all jobs
-	MaxBytesPerClient int64         `setting:"-"`         // maximum memory used by the jobs of a client
-	Keep              time.Duration `setting:"keep"`      // time for which an ended job can be fetched
-	Replica           string        `setting:"replica"`   // name of this replica in job IDs; empty: the host name and api.listen
-	MaxPoll           time.Duration `setting:"-"`         // maximum time that watchJob waits, whatever the request specifies
+	Workers       int           `setting:"-"`         // maximum number of jobs that run concurrently
+	Max           int           `setting:"max"`       // maximum number of jobs, whether queued, running or ended
+	MaxGeometries int           `setting:"-"`         // maximum number of geometries in a job
+	MaxBytes      int64         `setting:"max_bytes"` // maximum memory used by all jobs
+	Keep          time.Duration `setting:"keep"`      // time for which an ended job can be fetched
+	Replica       string        `setting:"replica"`   // name of this replica in job IDs; empty: the host name and api.listen
+	MaxPoll       time.Duration `setting:"-"`         // maximum time that watchJob waits, whatever the request specifies
 }
 
 // DefaultConfig returns the default settings. They allow 100,000 points in a request: 5 MB of XML
@@ -70,7 +68,7 @@ func DefaultConfig() Config {
 		Concurrency:       2,
 		MaxWatches:        256,
 		Jobs: JobsConfig{
-			Workers: 2, Max: 1024, MaxPerClient: 256, MaxGeometries: 20_000, MaxBytes: 64 << 20, MaxBytesPerClient: 32 << 20,
+			Workers: 2, Max: 1024, MaxGeometries: 20_000, MaxBytes: 64 << 20,
 			Keep: 10 * time.Minute, MaxPoll: time.Minute,
 		},
 	}
@@ -92,8 +90,7 @@ func (c Config) Validate() error {
 			"an envelope with one point needs 1KiB; a client may use half of the 64MiB for bodies, and a growing buffer is copied"),
 		settings.Positive("max_points", c.MaxPoints, "otherwise nothing could be converted"),
 		settings.Positive("jobs.max", j.Max, "otherwise no job can be started"),
-		settings.AtLeast("jobs.max_bytes", j.MaxBytes, j.MaxBytesPerClient,
-			"otherwise no client could reach its limit"),
+		settings.AtLeast("jobs.max_bytes", j.MaxBytes, 2<<10, "a client may use half of it, and a job of a few points needs a kilobyte"),
 		settings.AtLeast("jobs.keep", j.Keep, time.Second, "otherwise no result could be fetched"),
 	)
 }

@@ -21,6 +21,6 @@ func TestConfig(t *testing.T) {
 	f("max_body_bytes", func(c *Config) { c.MaxBodyBytes = c.AdmissionBytes })
 	f("max_points", func(c *Config) { c.MaxPoints = 0 })
 	f("jobs.max", func(c *Config) { c.Jobs.Max = 0 })
-	f("jobs.max_bytes", func(c *Config) { c.Jobs.MaxBytes = c.Jobs.MaxBytesPerClient - 1 })
+	f("jobs.max_bytes", func(c *Config) { c.Jobs.MaxBytes = 2047 })
 	f("jobs.keep", func(c *Config) { c.Jobs.Keep = 0 })
 }

@@ -385,19 +385,19 @@ func (t *jobs) checkLimits(owner string, bytes int64) error {
 		return &failure{class: unforeseen, message: "cannot accept another job: " + fmt.Sprintf(format, args...)}
 	}
 	const advice = "fetch or delete one that has ended, or try again later"
-	own, ownBytes, cfg := t.slots.Held(owner), t.bytes.Held(owner), t.cfg
+	cfg := t.cfg
 	switch slots := t.slots.Check(owner, 1); {
-	case bytes > cfg.MaxBytesPerClient: // waiting does not help
+	case bytes > cfg.MaxBytes/2: // waiting does not help
 		return tooMany(fmt.Sprintf("the job needs %d bytes, but a client's jobs may use only %d in total: split the geometries into several jobs",
-			bytes, cfg.MaxBytesPerClient))
-	case slots == fair.Exceeded, own >= int64(cfg.MaxPerClient):
-		return full("this client has %d jobs and may not have more: %s", own, advice)
+			bytes, cfg.MaxBytes/2))
+	case slots == fair.Exceeded:
+		return full("this client has %d jobs and may not have more: %s", t.slots.Held(owner), advice)
 	case slots == fair.Full:
 		return full("all %d job slots are in use: try again later", cfg.Max)
 	case bytes > t.bytes.Free():
 		return full("all jobs together use %d of the %d bytes allowed: try again later", t.bytes.Total(), cfg.MaxBytes)
-	case t.bytes.Check(owner, bytes) != fair.Granted, ownBytes+bytes > cfg.MaxBytesPerClient:
-		return full("the jobs of this client use %d bytes and may not use %d more: %s", ownBytes, bytes, advice)
+	case t.bytes.Check(owner, bytes) != fair.Granted:
+		return full("the jobs of this client use %d bytes and may not use %d more: %s", t.bytes.Held(owner), bytes, advice)
 	}
 	if len(t.byID) >= cfg.Max {
 		t.forget(t.oldestDeleted())

@@ -179,8 +179,8 @@ func (m *model) start(j *modelJob) bool {
 	bytes := j.gated.bytes
 	left, bytesLeft := m.cfg.Max-kept-1, m.cfg.MaxBytes-m.bytes()-bytes // with this job
 	switch {
-	case left < 0, own > 0 && own+1 > left, own >= m.cfg.MaxPerClient,
-		bytesLeft < 0, ownBytes > 0 && ownBytes+bytes > bytesLeft, ownBytes+bytes > m.cfg.MaxBytesPerClient:
+	case left < 0, own > 0 && own+1 > left,
+		bytesLeft < 0, ownBytes > 0 && ownBytes+bytes > bytesLeft, bytes > m.cfg.MaxBytes/2:
 		return false
 	}
 	if len(m.all) >= m.cfg.Max {
@@ -205,7 +205,7 @@ func TestJobsFollowTheModel(t *testing.T) {
 // playModel performs random actions of clients and workers, and compares everything that clients
 // can see after each step.
 func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
-	cfg := JobsConfig{Workers: 1 + r.IntN(3), Max: 3 + r.IntN(6), MaxPerClient: 2 + r.IntN(4), MaxBytes: 1000, MaxBytesPerClient: 700, Keep: 20 * time.Millisecond}
+	cfg := JobsConfig{Workers: 1 + r.IntN(3), Max: 3 + r.IntN(6), MaxBytes: 1000, Keep: 20 * time.Millisecond}
 	table, m := newJobs(cfg, zerolog.Nop()), &model{cfg: cfg}
 	var made []*modelJob
 	defer func() {
@@ -419,7 +419,7 @@ func TestJobLimits(t *testing.T) {
 		require.NoError(t, err)
 		_, err = table.start("a", newGated(1, 60))
 		require.ErrorContains(t, err, want)
-		_, err = table.start("b", newGated(1, 241))
+		_, err = table.start("b", newGated(1, 121))
 		require.ErrorContains(t, err, "several jobs")
 		_, err = table.start("b", newGated(1, 60))
 		if wantB == "" {
@@ -429,13 +429,10 @@ func TestJobLimits(t *testing.T) {
 		}
 	}
 	const own, ownBytes = "this client has 1 jobs and may not have more", "the jobs of this client use 60 bytes and may not use 60 more"
-	f(JobsConfig{Max: 1, MaxPerClient: 9, MaxBytes: 240, MaxBytesPerClient: 240}, own, "all 1 job slots")
-	f(JobsConfig{Max: 3, MaxPerClient: 9, MaxBytes: 240, MaxBytesPerClient: 240}, own, "")
-	f(JobsConfig{Max: 9, MaxPerClient: 1, MaxBytes: 240, MaxBytesPerClient: 240}, own, "")
-	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 240, MaxBytesPerClient: 119}, ownBytes, "")
-	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 239, MaxBytesPerClient: 240}, ownBytes, "")
-	const all = "all jobs together use 60 of the 119 bytes allowed"
-	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 240}, all, all)
+	f(JobsConfig{Max: 1, MaxBytes: 240}, own, "all 1 job slots")
+	f(JobsConfig{Max: 2, MaxBytes: 240}, own, "")
+	f(JobsConfig{Max: 9, MaxBytes: 239}, ownBytes, "")
+	f(JobsConfig{Max: 9, MaxBytes: 180}, ownBytes, "")
 }
 
 // TestWatch checks when a watch returns (contract 3.4).
@@ -563,7 +560,7 @@ func TestStopIsTransitional(t *testing.T) {
 // TestConcurrentClients checks that with several clients and workers, the status of a job never
 // goes back, clients see only their own jobs, and nothing is left at the end.
 func TestConcurrentClients(t *testing.T) {
-	cfg := JobsConfig{Workers: 3, Max: 12, MaxPerClient: 5, MaxBytes: 1 << 20, MaxBytesPerClient: 1 << 20, Keep: 2 * time.Millisecond}
+	cfg := JobsConfig{Workers: 3, Max: 12, MaxBytes: 1 << 20, Keep: 2 * time.Millisecond}
 	table := newJobs(cfg, zerolog.Nop())
 	var clients sync.WaitGroup
 	for c := range 6 {

@@ -211,8 +211,7 @@ func TestNoRoomForJob(t *testing.T) {
 		require.Contains(t, fault.Text, want)
 	}
 	f("this client has 1 jobs", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.Max = 3 })
-	f("this client has 1 jobs", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.MaxPerClient = 1 })
-	f("into several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytesPerClient = 1024 })
+	f("into several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytes = 2048 })
 }
 
 // TestRestartForgetsJobs checks that a restart forgets all jobs.

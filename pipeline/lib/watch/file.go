@@ -143,6 +143,11 @@ func sameVersion(a, b fs.FileInfo) bool {
 // content must have at most maxBytes bytes, and so must the input unless r is an io.ReadSeeker,
 // such as a file. ReadAll reads an io.ReadSeeker twice instead of holding the input in memory.
 func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
+	if f, ok := r.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+			return nil, errors.New("it is a pipe or a device, must be a regular file, which can be read again: write it to a file first")
+		}
+	}
 	s, ok := r.(io.ReadSeeker)
 	if !ok {
 		all, err := io.ReadAll(io.LimitReader(r, maxBytes+1))

@@ -123,3 +123,13 @@ func TestReadAll(t *testing.T) {
 		f(whole[:n], "", "cannot decompress")
 	}
 }
+
+// TestPipe checks that a pipe, such as the shell's <(…), is rejected with a clear error.
+func TestPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, w.Close())
+	_, err = ReadAll(r, 100)
+	require.ErrorContains(t, err, "it is a pipe or a device, must be a regular file")
+}
