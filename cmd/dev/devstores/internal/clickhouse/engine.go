@@ -14,6 +14,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
+	"trafficd/cmd/dev/devstores/internal/clickhouse/replication"
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/internal/must"
 )
@@ -120,7 +121,7 @@ func RunLibrary(args []string) error {
 		return fmt.Errorf("cannot load the engine (it needs glibc on Linux; remove %s to download it again): %w", args[0], err)
 	}
 	if args[1] != "" {
-		if err := enableReplication(args[0], args[1]); err != nil {
+		if err := replication.Enable(args[0], args[1]); err != nil {
 			return err
 		}
 	}

@@ -19,11 +19,12 @@ import (
 	"golang.org/x/term"
 
 	"trafficd/cmd/dev/devstores/internal/cache"
+	"trafficd/cmd/dev/devstores/internal/clickhouse/replication"
 	"trafficd/cmd/internal/must"
 )
 
 // libraryVersion is pinned, because the registry's "latest" is older and cannot serve connections.
-const libraryVersion = "26.7.3-stable.1"
+const libraryVersion = replication.Version
 
 // archive is an npm package that contains the engine.
 type archive struct {

@@ -1,4 +1,7 @@
-package clickhouse
+// Package replication makes the ClickHouse library of devstores serve other replicas. It patches the
+// machine code of that library in memory: README.md says why, how the places were found and when to
+// delete this package.
+package replication
 
 import (
 	"bytes"
@@ -14,33 +17,34 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// clickhouse-local supports Replicated tables, and contains the ZooKeeper client and the handler
-// from which other replicas fetch parts. But it neither announces an address nor serves that
-// handler. enableReplication therefore patches four functions of the loaded library in memory,
-// after comparing their bytes, so that it rejects any other version of the library:
-//
-//   - Context::getInterserverIOAddress returns the address,
-//   - Context::getInterserverScheme returns "http",
-//   - createHandlerFactory always chooses the handler for replicas, so the HTTP listener serves no
-//     queries,
-//   - fetchPart always uses empty credentials.
-const (
-	replicationPlatform = "linux/amd64"
+// Version is the version of the library that Enable can patch.
+const Version = "26.7.3-stable.1"
 
-	addressAt     = 0x1417c9c0 // virtual addresses in the library of libraryVersion
-	schemeAt      = 0x1417cac0
-	handlerAt     = 0x18395d32 // je to a different handler
-	handlerBranch = 0x18395dbc // the branch that creates the handler for replicas
-	credentialsAt = 0x179c6000 // mov rax, [rbx+0xc0]
-)
+const platform = "linux/amd64"
+
+// places are virtual addresses in the library.
+type places struct {
+	address       uint64 // Context::getInterserverIOAddress
+	scheme        uint64 // Context::getInterserverScheme
+	handler       uint64 // je to a different handler, in createHandlerFactory
+	handlerBranch uint64 // the branch that creates the handler for replicas
+	credentials   uint64 // mov rax, [rbx+0xc0] in fetchPart
+}
+
+// known are the places in the library of Version. TestPlaces finds them.
+var known = places{
+	address: 0x1417c9c0, scheme: 0x1417cac0, handler: 0x18395d32, handlerBranch: 0x18395dbc, credentials: 0x179c6000,
+}
 
 var noCredentials [256]byte // zeros, which are two empty std::strings
 
-func enableReplication(library, address string) (err error) {
+// Enable patches the library that this process has loaded from a file, before its main runs. address
+// is where the other replicas reach this one. Enable compares the bytes at each place first, so it
+// rejects any other version of the library.
+func Enable(library, address string) (err error) {
 	defer must.Return(&err)
-	if platform := runtime.GOOS + "/" + runtime.GOARCH; platform != replicationPlatform {
-		return fmt.Errorf("cannot run a cluster with the library on %s, only on %s: put a clickhouse binary on PATH",
-			platform, replicationPlatform)
+	if own := runtime.GOOS + "/" + runtime.GOARCH; own != platform {
+		return fmt.Errorf("cannot run a cluster with the library on %s, only on %s: put a clickhouse binary on PATH", own, platform)
 	}
 	to, base := must.Get(netip.ParseAddrPort(address)), must.Get(loadedAt(library))
 	credentials := uintptr(unsafe.Pointer(&noCredentials[0]))
@@ -54,10 +58,10 @@ func enableReplication(library, address string) (err error) {
 		at         uint64
 		want, code []byte
 	}{
-		{addressAt, []byte{0x41, 0x56, 0x53, 0x48, 0x83, 0xec, 0x48, 0x4c, 0x8b, 0x36}, append(writeAddress, returnResult...)},
-		{schemeAt, []byte{0x48, 0x8b, 0x06, 0x80, 0xb8, 0x87, 0x01, 0x00, 0x00, 0x00}, append(stringCode("http"), returnResult...)},
-		{handlerAt, []byte{0x0f, 0x84}, binary.LittleEndian.AppendUint32([]byte{0x0f, 0x84}, handlerBranch-(handlerAt+6))},
-		{credentialsAt, []byte{0x48, 0x8b, 0x83, 0xc0, 0, 0, 0}, // mov rax, imm32
+		{known.address, []byte{0x41, 0x56, 0x53, 0x48, 0x83, 0xec, 0x48, 0x4c, 0x8b, 0x36}, append(writeAddress, returnResult...)},
+		{known.scheme, []byte{0x48, 0x8b, 0x06, 0x80, 0xb8, 0x87, 0x01, 0x00, 0x00, 0x00}, append(stringCode("http"), returnResult...)},
+		{known.handler, []byte{0x0f, 0x84}, binary.LittleEndian.AppendUint32([]byte{0x0f, 0x84}, uint32(known.handlerBranch-(known.handler+6)))},
+		{known.credentials, []byte{0x48, 0x8b, 0x83, 0xc0, 0, 0, 0}, // mov rax, imm32
 			binary.LittleEndian.AppendUint32([]byte{0x48, 0xc7, 0xc0}, uint32(credentials))},
 	} {
 		must.Do(patch(base+uintptr(p.at), p.want, p.code), fmt.Sprintf("cannot run a cluster with %s: at %#x", library, p.at))
@@ -82,7 +86,7 @@ func patch(at uintptr, want, code []byte) error {
 	target := at
 	have := unsafe.Slice(*(**byte)(unsafe.Pointer(&target)), max(len(want), len(code))) // memory of the library, not Go's
 	if !bytes.HasPrefix(have, want) {
-		return fmt.Errorf("found % x, expected % x: the library is not version %s", have[:len(want)], want, libraryVersion)
+		return fmt.Errorf("found % x, expected % x: the library is not version %s", have[:len(want)], want, Version)
 	}
 	page := at &^ 4095
 	pages := unsafe.Slice(*(**byte)(unsafe.Pointer(&page)), int(at-page)+len(code)+4096)
