@@ -181,13 +181,9 @@ func (c *Config) validate(origins conf.Origins) error {
 	if c.Journal.Kind == KafkaJournal {
 		section("journal.log", errors.Join(c.Journal.Log.Validate(), c.Journal.Log.CheckWindow(c.Pipeline.Idempotency.Window)))
 	}
-	if c.ClickHouse.Enabled {
-		section("clickhouse", c.ClickHouse.Validate())
-		section("clickhouse.delivery", c.ClickHouse.Delivery.Validate())
-	}
-	if c.Kafka.Enabled {
-		section("kafka", c.Kafka.Validate())
-		section("kafka.delivery", c.Kafka.Delivery.Validate())
+	for _, s := range c.EnabledSinks() {
+		section(s.Name, s.Validate(c))
+		section(s.Name+".delivery", s.Delivery(c).Validate())
 	}
 	section("forecasts", c.Forecasts.Validate())
 	section("layers", c.Layers.Validate())
@@ -217,7 +213,9 @@ func (c *Config) validateOwn() error {
 // Sink is a store that measurements are delivered to.
 type Sink struct {
 	Name     string // also names its section and its cursor in the journal, so it must never change
+	Title    string // the store's usual spelling, for people
 	Enabled  func(*Config) bool
+	Validate func(*Config) error
 	Delivery func(*Config) pipeline.DeliveryConfig
 	Open     func(*Config, zerolog.Logger) (pipeline.Sink, error) // succeeds even if the store is unreachable
 
@@ -229,8 +227,9 @@ type Sink struct {
 // Sinks lists all sinks. A new one needs an entry here and a section in the configuration.
 var Sinks = []Sink{
 	{
-		"clickhouse",
+		"clickhouse", "ClickHouse",
 		func(c *Config) bool { return c.ClickHouse.Enabled },
+		func(c *Config) error { return c.ClickHouse.Validate() },
 		func(c *Config) pipeline.DeliveryConfig { return c.ClickHouse.Delivery },
 		func(c *Config, log zerolog.Logger) (pipeline.Sink, error) {
 			return clickhouse.New(c.ClickHouse.Config, log)
@@ -238,14 +237,25 @@ var Sinks = []Sink{
 		func(ctx context.Context, c *Config, deep bool) error { return c.ClickHouse.Check(ctx, deep) },
 	},
 	{
-		"kafka",
+		"kafka", "Kafka",
 		func(c *Config) bool { return c.Kafka.Enabled },
+		func(c *Config) error { return c.Kafka.Validate() },
 		func(c *Config) pipeline.DeliveryConfig { return c.Kafka.Delivery },
 		func(c *Config, log zerolog.Logger) (pipeline.Sink, error) {
 			return kafka.New(c.Kafka.Config, log)
 		},
 		func(ctx context.Context, c *Config, deep bool) error { return c.Kafka.Check(ctx, deep) },
 	},
+}
+
+// TitleOf returns the title of a sink, or "" for an unknown one.
+func TitleOf(name string) string {
+	for _, s := range Sinks {
+		if s.Name == name {
+			return s.Title
+		}
+	}
+	return ""
 }
 
 // EnabledSinks returns the enabled sinks. The journal keeps no frames for the disabled ones.

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"trafficd/cmd/internal/ops"
+	"trafficd/cmd/trafficd/config"
 )
-
-// storeNames maps each sink to the usual spelling of its store.
-var storeNames = map[string]string{"clickhouse": "ClickHouse", "kafka": "Kafka"}
 
 // summary returns what clients see, and then a sentence for each component that is not OK, worst
 // first, with the problem and the remedy. For a store, the sentence also says how long it has been
@@ -50,7 +48,7 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 				waiting = "an unknown number of measurements is"
 			}
 			sentences = append(sentences, fmt.Sprintf("%s %s; %s waiting in the journal%s.%s",
-				cmp.Or(storeNames[name], name), what, waiting, r.room(s, oldest), why))
+				cmp.Or(config.TitleOf(name), name), what, waiting, r.room(s, oldest), why))
 			continue
 		}
 		if since != "" {
