@@ -236,6 +236,8 @@ func TestDeepCheckClickHouse(t *testing.T) {
 	f([]string{"clickhouse.migrate=false"}, "clickhouse.migrate: table `trafficd`.`measurements` does not exist on "+store.TCP+": run trafficd migrate")
 	f([]string{"clickhouse.username=reader", "clickhouse.password=reader"},
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements` TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE ARBITRARY TEMPORARY TABLE ON *.* TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT TABLE ENGINE ON * TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_blocks` TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_by_time` TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_hours` TO reader",
@@ -246,6 +248,7 @@ func TestDeepCheckClickHouse(t *testing.T) {
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE TABLE ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE VIEW ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT DROP VIEW ON `trafficd`.* TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT DROP TABLE ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT ALTER TABLE ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.schema_migrations TO reader")
 	f([]string{"clickhouse.addresses=127.0.0.1:1"}, "clickhouse.addresses: cannot connect to 127.0.0.1:1: ")

@@ -112,6 +112,7 @@ func TestArchive(t *testing.T) {
 	t.Run("time limit", func(t *testing.T) { testTimeLimit(t, store) })
 	t.Run("check", func(t *testing.T) { testCheckChangesNothing(t, store) })
 	t.Run("check while migrating", func(t *testing.T) { testCheckWhileMigrating(t, store) })
+	t.Run("grants", func(t *testing.T) { testGrants(t, store) })
 	t.Run("row policy", func(t *testing.T) { testRowPolicy(t, store) })
 	t.Run("final", func(t *testing.T) { testFinal(t, store) })
 	t.Run("allocations", func(t *testing.T) { testAllocations(t, store) })
@@ -245,6 +246,26 @@ func testCheckWhileMigrating(t *testing.T, store *stores.ClickHouse) {
 	require.NoError(t, a.config.Check(t.Context(), true))
 	require.NoError(t, Migrate(t.Context(), a.config, a.log))
 	require.ErrorContains(t, a.config.Check(t.Context(), true), "fsync_after_insert")
+}
+
+// testGrants checks that the grants that Check requires are enough to migrate, to insert, to find
+// rejected rows and to update the derived tables, and that a user without the grant of an engine
+// lacks one.
+func testGrants(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.Username, c.Password = "archiver", "archiver" })
+	require.NoError(t, a.ready(t.Context()))
+	require.NoError(t, a.config.Check(t.Context(), true))
+	store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0")
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, row{"A", "x", epoch, epoch, 1, noQuality}, row{"B", "x", epoch, epoch, -1, noQuality})))
+	_, err := a.Deliver(t.Context(), plan, rows)
+	var rejected *batch.PermanentError
+	require.ErrorAs(t, err, &rejected)
+	require.Len(t, rejected.Rejected, 1)
+	require.NoError(t, a.Derive(t.Context()))
+	a.requireRows(rows.Head(1))
+	c := a.config
+	c.Username, c.Password = "reader", "reader"
+	require.ErrorContains(t, c.Check(t.Context(), true), "GRANT TABLE ENGINE ON * TO reader")
 }
 
 // testRowPolicy checks that Check reports a row policy that hides all rows from the user, but not

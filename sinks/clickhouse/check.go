@@ -218,7 +218,11 @@ func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engi
 
 func (c Config) grants() []string {
 	local := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.layout().Local())
-	list := []string{"INSERT " + local, "SELECT " + local}
+	engine := "Null" // to find rejected rows (see search.go)
+	if c.Migrate {
+		engine = "*"
+	}
+	list := []string{"INSERT " + local, "SELECT " + local, "CREATE ARBITRARY TEMPORARY TABLE ON *.*", "TABLE ENGINE ON " + engine}
 	for _, name := range schema.DerivedTables {
 		derived := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.layout().Derived(name))
 		list = append(list, "INSERT "+derived, "SELECT "+derived)
@@ -229,7 +233,7 @@ func (c Config) grants() []string {
 		}
 	}
 	if c.Migrate {
-		for _, privilege := range []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "DROP VIEW", "ALTER TABLE", "SELECT"} {
+		for _, privilege := range []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "DROP VIEW", "DROP TABLE", "ALTER TABLE", "SELECT"} {
 			list = append(list, fmt.Sprintf("%s ON `%s`.*", privilege, c.Database))
 		}
 		for _, privilege := range []string{"INSERT", "SELECT"} {
@@ -240,9 +244,6 @@ func (c Config) grants() []string {
 		distributed := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.Table)
 		list = append(list, "INSERT "+distributed, "SELECT "+distributed,
 			"SYSTEM SYNC REPLICA "+local, fmt.Sprintf("SYSTEM SYNC REPLICA ON `%s`.`%s`", c.Database, c.layout().Derived("by_time")))
-		if c.Migrate {
-			list = append(list, fmt.Sprintf("DROP TABLE ON `%s`.*", c.Database)) // to replace Distributed tables
-		}
 	}
 	return list
 }
