@@ -100,11 +100,14 @@ func (o options) convert(g *geo.Geometry) *failure {
 	return f
 }
 
-// conversion implements task. It converts coordinates in place, so its size is known before the job
-// is accepted.
+// conversion is the work of a job: items that succeed or fail one by one. For each item in order, a
+// worker calls do and, if do returns an error, fail. For the remaining items of a stopped job, only
+// fail is called. A conversion converts coordinates in place, so its size is known before the job is
+// accepted.
 type conversion struct {
 	options options
 	items   []item
+	step    func(i int) error // instead of converting an item; set by tests
 }
 
 // item is a geometry, or the error that replaced it.
@@ -131,6 +134,7 @@ func (it *item) bytes() int {
 
 func (c *conversion) len() int { return len(c.items) }
 
+// size estimates the memory used until the job is discarded.
 func (c *conversion) size() (size int64) {
 	for i := range c.items {
 		size += int64(c.items[i].bytes())
@@ -159,6 +163,9 @@ func (c *conversion) responseSize(done int) (size int) {
 }
 
 func (c *conversion) do(i int) error {
+	if c.step != nil {
+		return c.step(i)
+	}
 	if err := c.items[i].err; err != nil {
 		return err
 	}
@@ -168,6 +175,7 @@ func (c *conversion) do(i int) error {
 	return nil
 }
 
+// fail replaces an item with an error.
 func (c *conversion) fail(i int, err error) {
 	c.items[i].geometry, c.items[i].err = nil, err
 }

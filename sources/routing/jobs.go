@@ -38,17 +38,7 @@ const (
 	unknown   = xroute.StatusUnknown
 )
 
-// task is the work of a job: items that succeed or fail one by one. For each item in order, a
-// worker calls do and, if do returns an error, fail. For the remaining items of a stopped job, only
-// fail is called.
-type task interface {
-	len() int
-	size() int64 // bytes of memory used until the job is discarded
-	do(i int) error
-	fail(i int, err error) // replaces the item with the error
-}
-
-// jobs runs tasks in the background and keeps them in memory until they are fetched (contract 3.4).
+// jobs runs conversions in the background and keeps them in memory until they are fetched (contract 3.4).
 type jobs struct {
 	cfg     JobsConfig
 	replica string // prefix of the IDs of this replica's jobs
@@ -67,7 +57,7 @@ type jobs struct {
 	bytes *fair.Shares // memory used by all jobs in byID
 }
 
-// job is a task with its state. jobs.mu guards the second group of fields.
+// job is a conversion with its state. jobs.mu guards the second group of fields.
 type job struct {
 	owner  string
 	queued time.Time
@@ -75,7 +65,7 @@ type job struct {
 
 	state  progress
 	seen   status      // last status reported to the owner
-	work   task        // nil once deleted
+	work   *conversion // nil once deleted
 	bytes  int64       // memory charged for work
 	expiry *time.Timer // set when the job ends
 }
@@ -133,8 +123,8 @@ func (t *jobs) close() {
 	}
 }
 
-// start queues a task. The error is a *failure.
-func (t *jobs) start(owner string, work task) (progress, error) {
+// start queues a conversion. The error is a *failure.
+func (t *jobs) start(owner string, work *conversion) (progress, error) {
 	j := &job{owner: owner, queued: time.Now(), ended: make(chan struct{}), work: work, bytes: work.size()}
 	j.state = progress{id: t.newID(), status: queuing, remaining: work.len()}
 	t.mu.Lock()
@@ -220,7 +210,7 @@ func (t *jobs) delete(owner, id string) progress {
 // fetch returns the work of a job that has ended, and discards the job. It first calls ready, which
 // reserves the memory for the response; if ready fails, fetch returns its error and keeps the job.
 // If the job has not ended, was deleted or does not exist, work and err are nil.
-func (t *jobs) fetch(owner, id string, ready func(work task, done int) error) (p progress, work task, err error) {
+func (t *jobs) fetch(owner, id string, ready func(work *conversion, done int) error) (p progress, work *conversion, err error) {
 	p, err = t.tryJob(owner, id, func(j *job) error {
 		if j.active() || j.work == nil {
 			return nil
@@ -323,7 +313,7 @@ func (t *jobs) work(j *job) {
 }
 
 // do processes one item. If it panics, only that item fails.
-func (t *jobs) do(j *job, work task, i int) (err error) {
+func (t *jobs) do(j *job, work *conversion, i int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Inc()

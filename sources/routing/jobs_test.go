@@ -24,28 +24,33 @@ var (
 	errPanic = errors.New("the item panics")
 )
 
-// gated is a task whose items return the errors that the test sends to gate.
+// gated is a conversion whose items return the errors that the test sends to gate.
 type gated struct {
-	items  int
-	bytes  int64
-	gate   chan error
-	failed map[int]error
+	*conversion
+	gate chan error
 }
 
-func newGated(items int, bytes int64) *gated {
-	return &gated{items: items, bytes: bytes, gate: make(chan error), failed: map[int]error{}}
-}
-
-func (b *gated) len() int              { return b.items }
-func (b *gated) size() int64           { return b.bytes }
-func (b *gated) fail(i int, err error) { b.failed[i] = err }
-
-func (b *gated) do(int) error {
-	err := <-b.gate
-	if errors.Is(err, errPanic) {
-		panic(err)
+func newGated(items int) *gated {
+	b := &gated{conversion: &conversion{items: make([]item, items)}, gate: make(chan error)}
+	b.step = func(int) error {
+		err := <-b.gate
+		if errors.Is(err, errPanic) {
+			panic(err)
+		}
+		return err
 	}
-	return err
+	return b
+}
+
+// failed returns the errors of the failed items.
+func (b *gated) failed() map[int]error {
+	all := map[int]error{}
+	for i, it := range b.items {
+		if it.err != nil {
+			all[i] = it.err
+		}
+	}
+	return all
 }
 
 // modelJob and model implement the rules of contract 3.4 in the simplest way: one list, one step at
@@ -53,6 +58,7 @@ func (b *gated) do(int) error {
 type modelJob struct {
 	*gated
 	owner        string
+	bytes        int64 // at the start; errors of items add to the size
 	p            progress
 	queued, done time.Time
 }
@@ -89,7 +95,7 @@ func without(list []*modelJob, j *modelJob) []*modelJob {
 func (m *model) bytes() (n int64) {
 	for _, j := range m.all {
 		if j.p.status != deleted {
-			n += j.gated.bytes
+			n += j.bytes
 		}
 	}
 	return n
@@ -173,10 +179,10 @@ func (m *model) start(j *modelJob) bool {
 		kept++
 		if x.owner == j.owner {
 			own++
-			ownBytes += x.gated.bytes
+			ownBytes += x.bytes
 		}
 	}
-	bytes := j.gated.bytes
+	bytes := j.bytes
 	left, bytesLeft := m.cfg.Max-kept-1, m.cfg.MaxBytes-m.bytes()-bytes // with this job
 	switch {
 	case left < 0, own > 0 && own+1 > left,
@@ -205,7 +211,7 @@ func TestJobsFollowTheModel(t *testing.T) {
 // playModel performs random actions of clients and workers, and compares everything that clients
 // can see after each step.
 func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
-	cfg := JobsConfig{Workers: 1 + r.IntN(3), Max: 3 + r.IntN(6), MaxBytes: 1000, Keep: 20 * time.Millisecond}
+	cfg := JobsConfig{Workers: 1 + r.IntN(3), Max: 3 + r.IntN(6), MaxBytes: 5 * itemBytes, Keep: 20 * time.Millisecond}
 	table, m := newJobs(cfg, zerolog.Nop()), &model{cfg: cfg}
 	var made []*modelJob
 	defer func() {
@@ -286,22 +292,22 @@ func requireEmpty(t *testing.T, table *jobs) {
 }
 
 func startBoth(t *testing.T, table *jobs, m *model, owner string, r *rand.Rand) []*modelJob {
-	work := newGated(r.IntN(4), int64(r.IntN(400)))
-	j := &modelJob{gated: work, owner: owner, queued: time.Now()}
-	got, err := table.start(owner, work)
-	j.p = progress{id: got.id, status: queuing, remaining: work.items}
+	work := newGated(r.IntN(4))
+	j := &modelJob{gated: work, owner: owner, bytes: work.size(), queued: time.Now()}
+	got, err := table.start(owner, work.conversion)
+	j.p = progress{id: got.id, status: queuing, remaining: work.len()}
 	if !m.start(j) {
 		var full *failure
 		require.ErrorAs(t, err, &full)
 		return nil
 	}
 	require.NoError(t, err)
-	require.Equal(t, progress{id: got.id, status: queuing, remaining: work.items}, got)
+	require.Equal(t, progress{id: got.id, status: queuing, remaining: work.len()}, got)
 	require.NotEmpty(t, got.id)
 	return []*modelJob{j}
 }
 
-func always(task, int) error { return nil }
+func always(*conversion, int) error { return nil }
 
 func fetchBoth(t *testing.T, table *jobs, m *model, owner, id string) {
 	want := m.get(owner, id)
@@ -311,8 +317,8 @@ func fetchBoth(t *testing.T, table *jobs, m *model, owner, id string) {
 	j := m.find(owner, id)
 	switch want.status {
 	case succeeded, failed:
-		require.Same(t, j.gated, work)
-		require.LessOrEqual(t, want.done(), j.items)
+		require.Same(t, j.conversion, work)
+		require.LessOrEqual(t, want.done(), j.len())
 		m.all = without(m.all, j)
 	default:
 		require.Nil(t, work)
@@ -325,8 +331,8 @@ func TestFailedItemsKeepTheirErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
 		defer table.close()
-		work := newGated(4, 1)
-		p, err := table.start("a", work)
+		work := newGated(4)
+		p, err := table.start("a", work.conversion)
 		require.NoError(t, err)
 		for _, err := range []error{nil, errItem, errPanic, nil} {
 			work.gate <- err
@@ -334,9 +340,9 @@ func TestFailedItemsKeepTheirErrors(t *testing.T) {
 		synctest.Wait()
 		p, fetched, err := table.fetch("a", p.id, always)
 		require.NoError(t, err)
-		require.Same(t, work, fetched)
+		require.Same(t, work.conversion, fetched)
 		require.Equal(t, succeeded, p.status)
-		require.Equal(t, map[int]error{1: errItem, 2: errUnexpected}, work.failed)
+		require.Equal(t, map[int]error{1: errItem, 2: errUnexpected}, work.failed())
 		require.Equal(t, 2, p.failed)
 	})
 }
@@ -347,11 +353,12 @@ func TestFailedFetchKeepsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
 		defer table.close()
-		p, err := table.start("a", counted(2))
+		two := counted(2)
+		p, err := table.start("a", two)
 		require.NoError(t, err)
 		synctest.Wait()
-		_, work, err := table.fetch("a", p.id, func(work task, done int) error {
-			require.Equal(t, counted(2), work)
+		_, work, err := table.fetch("a", p.id, func(got *conversion, done int) error {
+			require.Same(t, two, got)
 			require.Equal(t, 2, done)
 			return errItem
 		})
@@ -363,7 +370,7 @@ func TestFailedFetchKeepsJob(t *testing.T) {
 		p, work, err = table.fetch("a", p.id, always)
 		require.NoError(t, err)
 		require.Equal(t, succeeded, p.status)
-		require.Equal(t, counted(2), work)
+		require.Same(t, two, work)
 	})
 }
 
@@ -405,34 +412,34 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestJobLimits checks the errors for a job of 60 bytes of client a, which already has one. Client b
+// TestJobLimits checks the errors for a job of 512 bytes of client a, which already has one. Client b
 // gets room as long as anything is left.
 func TestJobLimits(t *testing.T) {
 	f := func(cfg JobsConfig, want, wantB string) {
 		t.Helper()
 		cfg.Workers, cfg.Keep = 1, time.Hour
 		table := newJobs(cfg, zerolog.Nop())
-		blocked := newGated(1, 60)
+		blocked := newGated(1)
 		defer table.close()
 		defer close(blocked.gate)
-		_, err := table.start("a", blocked)
+		_, err := table.start("a", blocked.conversion)
 		require.NoError(t, err)
-		_, err = table.start("a", newGated(1, 60))
+		_, err = table.start("a", newGated(1).conversion)
 		require.ErrorContains(t, err, want)
-		_, err = table.start("b", newGated(1, 121))
+		_, err = table.start("b", newGated(3).conversion)
 		require.ErrorContains(t, err, "several jobs")
-		_, err = table.start("b", newGated(1, 60))
+		_, err = table.start("b", newGated(1).conversion)
 		if wantB == "" {
 			require.NoError(t, err)
 		} else {
 			require.ErrorContains(t, err, wantB)
 		}
 	}
-	const own, ownBytes = "this client has 1 jobs and may not have more", "the jobs of this client use 60 bytes and may not use 60 more"
-	f(JobsConfig{Max: 1, MaxBytes: 240}, own, "all 1 job slots")
-	f(JobsConfig{Max: 2, MaxBytes: 240}, own, "")
-	f(JobsConfig{Max: 9, MaxBytes: 239}, ownBytes, "")
-	f(JobsConfig{Max: 9, MaxBytes: 180}, ownBytes, "")
+	const own, ownBytes = "this client has 1 jobs and may not have more", "the jobs of this client use 512 bytes and may not use 512 more"
+	f(JobsConfig{Max: 1, MaxBytes: 4 * itemBytes}, own, "all 1 job slots")
+	f(JobsConfig{Max: 2, MaxBytes: 4 * itemBytes}, own, "")
+	f(JobsConfig{Max: 9, MaxBytes: 4*itemBytes - 1}, ownBytes, "")
+	f(JobsConfig{Max: 9, MaxBytes: 3 * itemBytes}, ownBytes, "")
 }
 
 // TestWatch checks when a watch returns (contract 3.4).
@@ -444,9 +451,9 @@ func TestWatch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
 			defer table.close()
-			work := newGated(2, 1)
+			work := newGated(2)
 			defer close(work.gate)
-			p, err := table.start("a", work)
+			p, err := table.start("a", work.conversion)
 			require.NoError(t, err)
 			synctest.Wait()
 			begin := time.Now()
@@ -491,7 +498,7 @@ func TestWatchReturnsImmediately(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
 		defer table.close()
 		begin := time.Now()
-		p, err := table.start("a", newGated(0, 1))
+		p, err := table.start("a", newGated(0).conversion)
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, succeeded, table.watch("a", p.id, time.Second, 10*time.Second).status)
@@ -536,9 +543,9 @@ func TestStopIsTransitional(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
 			defer table.close()
-			work := newGated(items, 1)
+			work := newGated(items)
 			defer close(work.gate)
-			p, err := table.start("a", work)
+			p, err := table.start("a", work.conversion)
 			require.NoError(t, err)
 			work.gate <- nil
 			synctest.Wait()
@@ -550,7 +557,7 @@ func TestStopIsTransitional(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, p.status)
 			require.Equal(t, []int{2, items - 2, 0}, []int{p.successful, p.failed, p.remaining})
-			require.Equal(t, wantFailed, work.failed)
+			require.Equal(t, wantFailed, work.failed())
 		})
 	}
 	f(2, succeeded, map[int]error{})
@@ -620,16 +627,12 @@ func useJobs(t *testing.T, table *jobs, c int) {
 	}
 }
 
-// counted is a task whose items end immediately; every third fails.
-type counted int
-
-func (n counted) len() int        { return int(n) }
-func (n counted) size() int64     { return int64(n) }
-func (n counted) fail(int, error) {}
-
-func (n counted) do(i int) error {
-	if i%3 == 2 {
-		return errItem
-	}
-	return nil
+// counted returns a conversion whose items end immediately; every third fails.
+func counted(items int) *conversion {
+	return &conversion{items: make([]item, items), step: func(i int) error {
+		if i%3 == 2 {
+			return errItem
+		}
+		return nil
+	}}
 }

@@ -125,15 +125,14 @@ func tooMany(message string) *failure {
 }
 
 func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xroute.Response, error) {
-	p, work, err := x.service.jobs.fetch(x.client.Owner, r.ID, func(work task, done int) error {
-		return x.reserve(work.(*conversion).responseSize(done))
+	p, c, err := x.service.jobs.fetch(x.client.Owner, r.ID, func(c *conversion, done int) error {
+		return x.reserve(c.responseSize(done))
 	})
 	if err != nil {
 		return nil, err
 	}
 	result := xroute.ConvertedGeometries{Job: jobOf(p)}
-	if work != nil {
-		c := work.(*conversion)
+	if c != nil {
 		result.Geometries, result.Failures = []xroute.EncodedGeometry{}, []xroute.ConversionFailure{}
 		for i, it := range c.items[:p.done()] {
 			if it.err != nil {

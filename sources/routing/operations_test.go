@@ -118,8 +118,8 @@ func TestJobsThatEndImmediately(t *testing.T) {
 // work.gate.
 func (s *server) startGatedJob(items int) (id string, work *gated) {
 	s.t.Helper()
-	work = newGated(items, 1)
-	p, err := s.service.jobs.start("city\x00client a", work)
+	work = newGated(items)
+	p, err := s.service.jobs.start("city\x00client a", work.conversion)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { close(work.gate) })
 	return p.id, work
