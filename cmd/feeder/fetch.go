@@ -15,7 +15,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"trafficd/cmd/feeder/config"
-	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/lib/settings"
 )
 
@@ -47,10 +46,14 @@ type validators struct{ etag, lastModified string }
 
 // newSource returns the source of a document of a feed.
 func newSource(f config.Feed, url, path string) (s *source, err error) {
-	defer must.Return(&err)
-	s = &source{url: url, path: path, header: must.Get(f.Header()), bodyFile: f.BodyFile}
+	s = &source{url: url, path: path, bodyFile: f.BodyFile}
+	if s.header, err = f.Header(); err != nil {
+		return nil, err
+	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = must.Get(f.TLS().Config(""))
+	if transport.TLSClientConfig, err = f.TLS().Config(""); err != nil {
+		return nil, err
+	}
 	transport.MaxResponseHeaderBytes = 64 << 10
 	s.client = http.Client{Transport: transport, Timeout: fetchTimeout, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		from := via[0]
@@ -72,13 +75,18 @@ func newSource(f config.Feed, url, path string) (s *source, err error) {
 // fetch downloads the document to the file, unless the version that was kept is still current.
 // modified is when the server says that it was changed, or zero.
 func (s *source) fetch(ctx context.Context) (changed bool, modified time.Time, err error) {
-	defer must.Return(&err)
 	method, body := http.MethodGet, io.Reader(nil)
 	if s.bodyFile != "" {
-		envelope := must.Get(os.ReadFile(s.bodyFile))
+		envelope, err := os.ReadFile(s.bodyFile)
+		if err != nil {
+			return false, modified, err
+		}
 		method, body = http.MethodPost, strings.NewReader(string(envelope))
 	}
-	request := must.Get(http.NewRequestWithContext(ctx, method, s.url, body))
+	request, err := http.NewRequestWithContext(ctx, method, s.url, body)
+	if err != nil {
+		return false, modified, err
+	}
 	request.Header = s.header.Clone()
 	if body != nil && request.Header.Get("Content-Type") == "" {
 		request.Header.Set("Content-Type", "text/xml; charset=utf-8")
@@ -93,7 +101,9 @@ func (s *source) fetch(ctx context.Context) (changed bool, modified time.Time, e
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = fmt.Errorf("%s: %w", address, e.Err) // its URL may be one that the server redirects to, with a secret
 	}
-	must.Do(err)
+	if err != nil {
+		return false, modified, err
+	}
 	defer response.Body.Close()
 	switch {
 	case response.StatusCode == http.StatusNotModified && s.etag+s.lastModified != "":
@@ -101,7 +111,10 @@ func (s *source) fetch(ctx context.Context) (changed bool, modified time.Time, e
 	case response.StatusCode != http.StatusOK:
 		return false, modified, fmt.Errorf("%s: %s", address, response.Status)
 	}
-	file := must.Get(os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600))
+	file, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return false, modified, err
+	}
 	size, err := io.Copy(file, io.LimitReader(response.Body, maxDownload+1))
 	err = errors.Join(err, file.Close())
 	switch {

@@ -26,6 +26,7 @@ import (
 	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/version"
+	"trafficd/schemas/contract"
 )
 
 func main() {
@@ -101,7 +102,10 @@ func check(ctx context.Context, c *config.Config, deep bool) error {
 	if err == nil {
 		var daemon *client.Client
 		if daemon, err = client.New(c.Trafficd.Config(key), client.Ingest); err == nil && deep {
-			_, err = post(ctx, daemon, "", emptyBatch)
+			var empty []byte // a batch without items checks the address and the key
+			if empty, err = compress(contract.Batch[string]()); err == nil {
+				_, err = daemon.Post(ctx, "", empty)
+			}
 		}
 	}
 	errs = append(errs, err)

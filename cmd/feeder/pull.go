@@ -20,7 +20,6 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/lib/replace"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/feeds"
@@ -108,8 +107,7 @@ type publication struct {
 }
 
 // read puts the values of the downloaded document into the spool.
-func (p *publication) read(add func(*contract.Measurement) (bool, error)) (err error) {
-	defer must.Return(&err)
+func (p *publication) read(add func(*contract.Measurement) (bool, error)) error {
 	p.add = add
 	sink := feeds.Sink{Row: func(r *feeds.Row) error {
 		if len(p.rows) > 0 && p.rows[0].Site != r.Site {
@@ -125,15 +123,28 @@ func (p *publication) read(add func(*contract.Measurement) (bool, error)) (err e
 	if f.table == nil { // the document may describe its sites
 		sink.Site = table.add
 	}
-	must.Do(readDocument(f.data.path, func(r io.Reader) (err error) {
+	err := readDocument(f.data.path, func(r io.Reader) (err error) {
 		p.summary, err = f.format.Parse(r, p.options, sink)
 		return err
-	}))
-	must.Do(p.flush())
-	if len(table.known) > 0 {
-		must.Do(f.list.set(f.sites, must.Get(table.finish()), table.known))
+	})
+	if err == nil {
+		err = p.flush()
 	}
-	must.Do(f.register(p.ids), "cannot add sites to the list")
+	if err != nil {
+		return err
+	}
+	if len(table.known) > 0 {
+		text, err := table.finish()
+		if err == nil {
+			err = f.list.set(f.sites, text, table.known)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := f.register(p.ids); err != nil {
+		return fmt.Errorf("cannot add sites to the list: %w", err)
+	}
 	return nil
 }
 
@@ -204,8 +215,7 @@ func (f *feed) register(ids []string) error {
 }
 
 // recall reads what register and pullTable have remembered.
-func (f *feed) recall() (err error) {
-	defer must.Return(&err)
+func (f *feed) recall() error {
 	text, err := os.ReadFile(filepath.Join(f.dir, seenFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -213,7 +223,9 @@ func (f *feed) recall() (err error) {
 	var ids []string
 	for line := range bytes.Lines(text) {
 		var id string
-		must.Do(json.Unmarshal(line, &id), "cannot read "+filepath.Join(f.dir, seenFile))
+		if err := json.Unmarshal(line, &id); err != nil {
+			return fmt.Errorf("cannot read %s: %w", filepath.Join(f.dir, seenFile), err)
+		}
 		ids = append(ids, id)
 	}
 	if f.table != nil {

@@ -17,7 +17,6 @@ import (
 	"trafficd/cmd/feeder/config"
 	"trafficd/cmd/feeder/internal/spool"
 	"trafficd/cmd/internal/client"
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/internal/version"
 	"trafficd/pipeline/lib/metrics"
@@ -73,14 +72,21 @@ type status struct {
 }
 
 func newFeed(c *config.Config, cfg config.Feed, daemon *client.Client, list *siteList, log zerolog.Logger) (f *feed, err error) {
-	defer must.Return(&err, "feed "+cfg.Name)
 	f = &feed{cfg: cfg, daemon: daemon, list: list, log: log.With().Str("feed", cfg.Name).Logger(), dir: filepath.Join(c.Spool.Dir, cfg.Name)}
 	f.format, _ = feeds.Lookup(cfg.Format)
-	f.options = must.Get(cfg.Options())
-	f.spool = must.Get(spool.Open(f.dir, c.Spool.MaxBytes))
-	f.data = must.Get(newSource(cfg, cfg.URL, filepath.Join(f.dir, "download")))
+	if f.options, err = cfg.Options(); err != nil {
+		return nil, err
+	}
+	if f.spool, err = spool.Open(f.dir, c.Spool.MaxBytes); err != nil {
+		return nil, err
+	}
+	if f.data, err = newSource(cfg, cfg.URL, filepath.Join(f.dir, "download")); err != nil {
+		return nil, err
+	}
 	if cfg.Sites != "" {
-		f.table = must.Get(newSource(cfg, cfg.Sites, filepath.Join(f.dir, tableFile+".download")))
+		if f.table, err = newSource(cfg, cfg.Sites, filepath.Join(f.dir, tableFile+".download")); err != nil {
+			return nil, err
+		}
 	}
 	f.state.Store(&status{advanced: time.Now()})
 	f.sites = &feedSites{known: map[string]bool{}, seen: map[string]bool{}}
@@ -151,25 +157,45 @@ func sleep(ctx context.Context, until time.Time) {
 	}
 }
 
-func run(ctx context.Context, c *config.Config, log zerolog.Logger) (err error) {
-	defer must.Return(&err)
-	must.Do(os.MkdirAll(c.Spool.Dir, 0o700), "cannot create spool.dir")
-	dir := must.Get(os.Open(c.Spool.Dir))
+func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
+	if err := os.MkdirAll(c.Spool.Dir, 0o700); err != nil {
+		return fmt.Errorf("cannot create spool.dir: %w", err)
+	}
+	dir, err := os.Open(c.Spool.Dir)
+	if err != nil {
+		return err
+	}
 	defer dir.Close()
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("cannot lock spool.dir %s: %w; another feeder uses it", c.Spool.Dir, err)
 	}
-	daemon := must.Get(client.New(c.Trafficd.Config(must.Get(readKey(c.Trafficd.KeyFile))), client.Ingest))
+	key, err := readKey(c.Trafficd.KeyFile)
+	if err != nil {
+		return err
+	}
+	daemon, err := client.New(c.Trafficd.Config(key), client.Ingest)
+	if err != nil {
+		return err
+	}
 	defer daemon.Close()
 	list := &siteList{}
 	var all []*feed
 	for _, cfg := range c.Feeds {
-		all = append(all, must.Get(newFeed(c, cfg, daemon, list, log)))
+		f, err := newFeed(c, cfg, daemon, list, log)
+		if err != nil {
+			return fmt.Errorf("feed %s: %w", cfg.Name, err)
+		}
+		all = append(all, f)
 	}
 	for _, f := range all {
-		must.Do(f.recall())
+		if err := f.recall(); err != nil {
+			return err
+		}
 	}
-	o := must.Get(ops.Start(c.Ops, func() ops.Readiness { return readiness(list, all) }, map[string]http.Handler{"GET /sites": list}, log))
+	o, err := ops.Start(c.Ops, func() ops.Readiness { return readiness(list, all) }, map[string]http.Handler{"GET /sites": list}, log)
+	if err != nil {
+		return err
+	}
 	defer func() {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer cancel()

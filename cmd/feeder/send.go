@@ -8,16 +8,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"time"
 
 	"trafficd/cmd/internal/client"
-	"trafficd/cmd/internal/must"
 	"trafficd/schemas/contract"
 )
 
@@ -33,34 +30,12 @@ func readKey(path string) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// emptyBatch is a request body that checks the address and the key.
-var emptyBatch = must.Get(compress(contract.Batch[string]()))
-
 func compress(body []byte) ([]byte, error) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	_, err := z.Write(body)
 	err = cmp.Or(err, z.Close())
 	return packed.Bytes(), err
-}
-
-// post sends a batch once.
-func post(ctx context.Context, daemon *client.Client, key string, body []byte) (result contract.Result, err error) {
-	defer must.Return(&err)
-	request := must.Get(daemon.NewRequest(ctx, http.MethodPost, bytes.NewReader(body)))
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Content-Encoding", "gzip")
-	if key != "" {
-		request.Header.Set("Idempotency-Key", key)
-	}
-	response, err := daemon.Do(request)
-	must.Do(err)
-	defer response.Body.Close()
-	if response.StatusCode != contract.OK.Status() {
-		return result, daemon.ReadError(response)
-	}
-	must.Do(json.NewDecoder(response.Body).Decode(&result), "cannot read the response of trafficd")
-	return result, nil
 }
 
 // deliver sends the batches of the spool until ctx is done. Each is sent until trafficd has accepted
@@ -95,10 +70,10 @@ const listCheck = 100 * time.Millisecond
 func (f *feed) send(ctx context.Context, place string, body []byte) error {
 	key := idempotencyKey(f.cfg.Name, place, body)
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		result, err := post(ctx, f.daemon, key, body)
+		response, err := f.daemon.Post(ctx, key, body)
 		if err == nil {
 			f.update(func(s *status) { s.unsent = nil })
-			f.settle(result)
+			f.settle(response.Result)
 			return nil
 		}
 		if ctx.Err() != nil {

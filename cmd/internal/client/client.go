@@ -3,6 +3,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -138,6 +139,45 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 		err = fmt.Errorf("no response from %s within %s; %s", req.URL, c.cfg.Timeout, c.cfg.name("check the daemon and --url"))
 	}
 	return resp, err
+}
+
+// Posted is the response to a batch.
+type Posted struct {
+	contract.Result
+	Header http.Header
+}
+
+// maxResult is the maximum size of a result in bytes. A result with 140,000 rejections is smaller.
+const maxResult = 128 << 20
+
+// Post posts a batch, compressed with gzip, once. idempotencyKey may be empty. The error is an *Error
+// for a status other than 207. After any other error, the batch may have been accepted; repeating the
+// same request is safe if it has a key.
+func (c *Client) Post(ctx context.Context, idempotencyKey string, packed []byte) (*Posted, error) {
+	req, err := c.NewRequest(ctx, http.MethodPost, bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Encoding", "gzip")
+	req.Header.Set("Accept", "application/json")
+	if idempotencyKey != "" {
+		req.Header.Set("Idempotency-Key", idempotencyKey)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusMultiStatus {
+		return nil, c.ReadError(resp)
+	}
+	p := &Posted{Header: resp.Header}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxResult)).Decode(&p.Result); err != nil {
+		return nil, fmt.Errorf("cannot read the response: %w", err)
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection is reused
+	return p, nil
 }
 
 // Permanent reports whether retrying after a transport error is pointless, because the certificate

@@ -283,15 +283,16 @@ func (s *Sender) noteRetry(err error, wait time.Duration) {
 }
 
 // settle counts the results of a batch and writes the rejected items.
-func (s *Sender) settle(b *batch, resp *response) error {
+func (s *Sender) settle(b *batch, resp *client.Posted) error {
+	duplicates, _ := strconv.ParseInt(resp.Header.Get("Duplicate-Items"), 10, 64) // absent: none
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := &s.tally
 	t.Batches++
 	t.Accepted += int64(resp.Accepted)
 	t.Rejected += int64(resp.Rejected)
-	t.Duplicates += resp.duplicates
-	if resp.replayed {
+	t.Duplicates += duplicates
+	if resp.Header.Get("Idempotent-Replay") == "true" {
 		t.Replayed++
 	}
 	var text bytes.Buffer
@@ -303,7 +304,7 @@ func (s *Sender) settle(b *batch, resp *response) error {
 			t.Examples[r.Error.ErrorCode] = Example{Position: position, Error: r.Error}
 		}
 		t.Codes[r.Error.ErrorCode]++
-		if err := lines.Encode(rejectedItem{item, r, resp.batchID, position.Row, position.Line}); err != nil {
+		if err := lines.Encode(rejectedItem{item, r, resp.Header.Get("Batch-Id"), position.Row, position.Line}); err != nil {
 			return fmt.Errorf("cannot encode a rejected item: %w", err)
 		}
 	}
@@ -323,46 +324,14 @@ type rejectedItem struct {
 	Line    int64  `json:"line,omitempty"`
 }
 
-// response is a 207 response.
-type response struct {
-	contract.Result
-
-	batchID    string
-	replayed   bool // whether this is the stored result of an earlier attempt
-	duplicates int64
-}
-
-// maxResponse is the maximum size of a response in bytes. A response with 140,000 rejections is
-// smaller.
-const maxResponse = 128 << 20
-
 var errInvalidResponse = errors.New("inconsistent response; check that --url points to a trafficd daemon")
 
-// post sends a packed batch once. The error is a *client.Error for a status other than 207. After
-// any other error, the batch may have been accepted; repeating the same request is safe.
-func (s *Sender) post(ctx context.Context, b *batch) (*response, error) {
-	req, err := s.client.NewRequest(ctx, http.MethodPost, bytes.NewReader(b.packed.Bytes()))
+// post sends a packed batch once. Its errors are those of client.Post.
+func (s *Sender) post(ctx context.Context, b *batch) (*client.Posted, error) {
+	a, err := s.client.Post(ctx, b.key, b.packed.Bytes())
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Content-Encoding", "gzip")
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("Idempotency-Key", b.key)
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusMultiStatus {
-		return nil, s.client.ReadError(resp)
-	}
-	a := &response{batchID: resp.Header.Get("Batch-Id"), replayed: resp.Header.Get("Idempotent-Replay") == "true"}
-	a.duplicates, _ = strconv.ParseInt(resp.Header.Get("Duplicate-Items"), 10, 64) // absent: none
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(&a.Result); err != nil {
-		return nil, fmt.Errorf("cannot read the response: %w", err)
-	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection is reused
 	if a.Accepted+a.Rejected != b.len() || a.Rejected != len(a.Rejections) {
 		return nil, fmt.Errorf("%w: %d items, %d accepted, %d rejected, %d rejections",
 			errInvalidResponse, b.len(), a.Accepted, a.Rejected, len(a.Rejections))
