@@ -272,6 +272,8 @@ func TestStandstillIsMeasured(t *testing.T) {
 		"flow.i1 60"+at8, "speed.i2 0"+at8, "speed.i3 0"+at8)
 	ndw(t, []string{flowOf(0, veh60), speedOf(0, "", `<speed>0</speed>`)}, "flow 60"+at8, "speed 0"+at8)
 	ndw(t, []string{flowOf(0, veh0), speedOf(0, "", `<speed>0</speed>`)}, "flow 0"+at8, "speed 0"+at8+" no vehicle: no_flow")
+	before := quantityOf(0, "TrafficFlow", `<measurementOrCalculationTime>2026-11-01T07:59:00Z</measurementOrCalculationTime><vehicleFlow>`+veh0+`</vehicleFlow>`)
+	ndw(t, []string{before, speedOf(0, "", `<speed>0</speed>`)}, "flow 0 2026-11-01T07:59:00Z 1m0s", "speed 0"+at8)
 }
 
 func TestMinusOneIsAFaultElsewhere(t *testing.T) {
@@ -385,6 +387,7 @@ func TestMetresAreNotAPosition(t *testing.T) {
 	f("168000", "152000", no) // Lambert
 	f("0", "0", no)           // a station without a position
 	f("", "4.5", no)
+	f("50.5", "180.5", no)
 	f("50,5", "4,5", no)
 }
 

@@ -124,20 +124,20 @@ func TestAllPeriodsAreReadWithDateAndMidnight(t *testing.T) {
 		for _, row := range r.rows {
 			if row.Measure == Flow {
 				require.Equal(t, "flow.middle2", row.Code)
-				got = append(got, strings.TrimSuffix(row.From.Format(time.RFC3339)+"/"+row.To.Format("15:04:05")+" "+string(row.Reason), " "))
+				got = append(got, strings.TrimSuffix(row.From.Format(time.RFC3339)+"/"+row.To.Sub(row.From).String()+" "+string(row.Reason), " "))
 			}
 		}
 		require.Equal(t, want, got)
 	}
 	evening := []string{"23:59:00", "23:59:30", "23:59:30", "00:00:00", "00:00:00", "00:00:30"}
-	want := []string{"2024-04-06T15:59:00Z/15:59:30", "2024-04-06T15:59:30Z/16:00:00", "2024-04-06T16:00:00Z/16:00:30"}
-	f(hongKongPeriods("2024-04-06", "08:00:00", "08:00:30", "08:00:30", "08:01:00"), "", "2024-04-06T00:00:00Z/00:00:30", "2024-04-06T00:00:30Z/00:01:00")
+	want := []string{"2024-04-06T15:59:00Z/30s", "2024-04-06T15:59:30Z/30s", "2024-04-06T16:00:00Z/30s"}
+	f(hongKongPeriods("2024-04-06", "08:00:00", "08:00:30", "08:00:30", "08:01:00"), "", "2024-04-06T00:00:00Z/30s", "2024-04-06T00:00:30Z/30s")
 	f(hongKongPeriods("2024-04-06", evening...), "", want...)
 	f(hongKongPeriods("2024-04-06", evening...), "2024-04-06T16:00:40Z", want...)
 	f(hongKongPeriods("2024-04-07", evening...), "2024-04-06T16:00:40Z", want...) // the date of the time of publication
-	f(hongKongPeriods("2024-04-06", evening...), "2024-04-07T16:00:40Z", "2024-04-07T15:59:00Z/15:59:30", "2024-04-07T15:59:30Z/16:00:00", "2024-04-07T16:00:00Z/16:00:30")
+	f(hongKongPeriods("2024-04-06", evening...), "2024-04-07T16:00:40Z", "2024-04-07T15:59:00Z/30s", "2024-04-07T15:59:30Z/30s", "2024-04-07T16:00:00Z/30s")
 	f(hongKongPeriods("2024-04-06", evening...), "2024-04-08T16:00:40Z", want...) // an old document stays old
-	f(hongKongPeriods("", "08:00:00", "08:00:30"), "2024-04-06T16:00:40Z", "0001-01-01T00:00:00Z/00:00:00 no_time")
+	f(hongKongPeriods("", "08:00:00", "08:00:30"), "2024-04-06T16:00:40Z", "0001-01-01T00:00:00Z/0s no_time")
 }
 
 // TestMadrid has the numbers of values that a script counted.

@@ -28,6 +28,19 @@ func TestCodes(t *testing.T) {
 	require.Len(t, long.String(), maxCode)
 }
 
+func TestLanes(t *testing.T) {
+	f := func(usage, number, want string) {
+		t.Helper()
+		require.Equal(t, want, laneName(usage, number))
+	}
+	f("lane1", "", "lane1")
+	f("", "1", "lane1")
+	f("busLane", "3", "lane3")
+	f("busLane", "", "busLane")
+	f("allLanesCompleteCarriageway", "", "")
+	f("", "", "")
+}
+
 func TestClasses(t *testing.T) {
 	f := func(want string, parts ...part) {
 		t.Helper()
