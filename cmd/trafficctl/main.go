@@ -1,6 +1,7 @@
 // Command trafficctl is the command-line tool for integrators and operators of trafficd. It sends
-// measurements, publishes forecasts, manages API keys, converts geometries, inspects a daemon's
-// journal and dead letters, and delivers the journal of a lost daemon.
+// measurements, reads publications of traffic authorities, publishes forecasts, manages API keys,
+// converts geometries, inspects a daemon's journal and dead letters, and delivers the journal of a
+// lost daemon.
 //
 // Each command is a file, with most of its work in a package below internal:
 //
@@ -8,6 +9,7 @@
 //	send.go       send and resubmit; input.go: the flags that describe a file      → feed, send
 //	forecast.go   forecast publish and get                                         → forecast
 //	geometry.go   geometry                                                         → geometry
+//	feed.go       feed check, convert and sites                                    → schemas/feeds
 //	key.go        key new, list and revoke                                         → keyfile
 //	journal.go    journal ls, cursors and verify; journal_*.go: dump, adopt, restamp → inspect
 //	deadletter.go deadletter ls and resend
@@ -97,8 +99,9 @@ func newRoot(std streams) *cobra.Command {
 		Use:   "trafficctl",
 		Short: "Send data to trafficd and operate it",
 		Long: `trafficctl sends measurements to trafficd and resubmits those that were rejected. It
-publishes and gets street forecasts, converts geometries, and manages API keys. Operators
-use it to follow a daemon's state and to inspect its journal and dead letters.
+reads publications of traffic authorities, publishes and gets street forecasts, converts
+geometries, and manages API keys. Operators use it to follow a daemon's state and to
+inspect its journal and dead letters.
 
 To try it in an empty directory, with a daemon without stores, which validates
 measurements and discards them:
@@ -125,7 +128,7 @@ Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.AddCommand(newSend(std), newResubmit(std), newKey(std),
-		newForecast(std), newJournal(std), newDeadLetter(std), newGeometry(std), newTop(std), newTap(std), &cobra.Command{
+		newForecast(std), newJournal(std), newDeadLetter(std), newGeometry(std), newFeed(std), newTop(std), newTap(std), &cobra.Command{
 			Use:     "version",
 			Short:   "Print the version",
 			Example: "  trafficctl version",

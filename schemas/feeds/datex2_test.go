@@ -84,15 +84,15 @@ func ndw(t *testing.T, values []string, want ...string) {
 func TestFranceHasFlowAndSpeedWithTheSameIndex(t *testing.T) {
 	r := read(t, "bison-fute", sample(t, "fr-speeds.xml"), nil)
 	require.Equal(t, []string{
-		"MUM76.h1 flow 1010 2026-07-25T06:30:00Z 6m0s", "MUM76.h1 speed 112 2026-07-25T06:30:00Z 6m0s",
-		"A0001011200 flow 1420 2026-07-25T06:30:00Z 6m0s", "A0001011200 speed 85 2026-07-25T06:30:00Z 6m0s",
+		"MUM76.h1 flow 1010 2026-07-25T06:24:00Z 6m0s", "MUM76.h1 speed 112 2026-07-25T06:24:00Z 6m0s",
+		"A0001011200 flow 1420 2026-07-25T06:24:00Z 6m0s", "A0001011200 speed 85 2026-07-25T06:24:00Z 6m0s",
 	}, lines(r.rows))
 	require.Equal(t, "2", r.Version)
 }
 
 func TestMeasurementAfterThePublicationIsKept(t *testing.T) {
 	r := read(t, "bison-fute", sample(t, "fr-speeds.xml"), nil)
-	require.True(t, r.Published.Before(r.rows[0].From), "a period may end after the publication")
+	require.True(t, r.Published.Before(r.rows[0].To), "a period may end after the publication")
 	require.Equal(t, Measured, r.rows[0].Outcome)
 }
 

@@ -123,7 +123,7 @@ type Sink struct {
 type Summary struct {
 	Version   string    // of the format, if the document says it
 	Published time.Time // zero if the document does not say it
-	Sites     int       // sites with values
+	Sites     int       // sites with values; Hong Kong has each site in several periods
 	Listed    int       // sites that are described
 	Positions int       // of these, with a valid position
 	Values    int       // the sum of Counts
@@ -158,6 +158,7 @@ type Options struct {
 // Format is a format, or a variant with defaults of its own.
 type Format struct {
 	Name     string
+	marks    []string // see Guess
 	Defaults Options
 	zone     string // of local times, unless the options have one
 	parse    func(*parser, io.Reader) error

@@ -32,6 +32,25 @@ func TestFormatsAreUnique(t *testing.T) {
 	}
 }
 
+func TestGuess(t *testing.T) {
+	f := func(name, want string) {
+		t.Helper()
+		got, _ := Guess([]byte(sample(t, name)))
+		require.Equal(t, want, got.Name, name)
+	}
+	f("ndw-table.xml", "ndw")
+	f("ndw-record.xml", "datex2")
+	f("fr-speeds.xml", "bison-fute")
+	f("autobahn-measured.xml", "autobahn")
+	f("measured-v3.7.xml", "fintraffic")
+	f("miv-verkeersdata.xml", "miv")
+	f("miv-configuratie.xml", "miv")
+	f("hongkong.xml", "hongkong")
+	f("madrid-2018.xml", "madrid")
+	f("wzdx-sensors.geojson", "wzdx")
+	f("SOURCES.md", "")
+}
+
 func TestFlanders(t *testing.T) {
 	r := read(t, "miv", sample(t, "miv-verkeersdata.xml"), nil)
 	const at = " 2026-07-10T15:21:00Z 1m0s" // +01:00 in July, as written
