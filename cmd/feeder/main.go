@@ -109,7 +109,7 @@ func check(ctx context.Context, c *config.Config, deep bool) error {
 		}
 	}
 	errs = append(errs, err)
-	if err := unix.Access(c.Spool.Dir, unix.W_OK); err != nil {
+	if err := unix.Access(c.Spool.Dir, unix.W_OK); err != nil && !errors.Is(err, unix.ENOENT) { // it is created at the start
 		errs = append(errs, fmt.Errorf("spool.dir: cannot write to %s: %w", c.Spool.Dir, err))
 	}
 	for i, f := range c.Feeds {

@@ -71,7 +71,7 @@ func TestDeepCheck(t *testing.T) {
 	require.ErrorContains(t, err, "401")
 	require.ErrorContains(t, err, "check the key")
 	require.ErrorContains(t, err, "feeds[0], test: GET "+server.URL)
-	c.Spool.Dir, c.Trafficd.KeyFile, c.Feeds[0].BodyFile = "/none", "/none", "/none"
+	c.Spool.Dir, c.Trafficd.KeyFile, c.Feeds[0].BodyFile = "/dev/null/none", "/none", "/none"
 	err = check(t.Context(), c, false)
 	for _, want := range []string{"spool.dir", "trafficd.key_file", "feeds[0], test: "} {
 		require.ErrorContains(t, err, want)

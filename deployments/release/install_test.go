@@ -50,7 +50,7 @@ func TestPackageContents(t *testing.T) {
 		list := output(t, "dpkg-deb", "--contents", packageOf(testVersion, arch))
 		for _, path := range []string{
 			"./usr/bin/trafficd", "./usr/bin/trafficctl", "./lib/systemd/system/trafficd.service", "./etc/trafficd/trafficd.yaml",
-			"./usr/bin/forecaster", "./lib/systemd/system/forecaster.service",
+			"./usr/bin/forecaster", "./lib/systemd/system/forecaster.service", "./usr/bin/feeder", "./lib/systemd/system/feeder.service",
 			"./usr/share/doc/trafficd/README.md", "./usr/share/doc/trafficd/changelog.gz", "./usr/share/doc/trafficd/contract.md", "./usr/share/doc/trafficd/copyright",
 			"./usr/share/doc/trafficd/runbook.md", "./usr/share/doc/trafficd/settings.yaml", "./usr/share/doc/trafficd/edge/haproxy.cfg",
 			"./usr/share/doc/trafficd/observability/prometheus/alerts.yml", "./usr/share/doc/trafficd/observability/grafana/trafficd-overview.json",
@@ -95,7 +95,7 @@ func TestDocumentLinks(t *testing.T) {
 // the units themselves, which needs the installed programs.
 func TestUnitExposure(t *testing.T) {
 	var sandboxes []string
-	for _, name := range []string{"trafficd", "forecaster"} {
+	for _, name := range []string{"trafficd", "forecaster", "feeder"} {
 		unit := root + "/deployments/systemd/" + name + ".service"
 		output(t, "systemd-analyze", "security", "--offline=yes", "--threshold=15", "--no-pager", unit)
 		text, err := os.ReadFile(unit)
@@ -106,4 +106,5 @@ func TestUnitExposure(t *testing.T) {
 		sandboxes = append(sandboxes, sandbox)
 	}
 	require.Equal(t, sandboxes[0], sandboxes[1])
+	require.Equal(t, sandboxes[0], sandboxes[2])
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // programs lists the published programs. The other programs in cmd are for development.
-var programs = []string{"trafficd", "trafficctl", "forecaster"}
+var programs = []string{"trafficd", "trafficctl", "forecaster", "feeder"}
 
 // program returns the path of a built program.
 func (r *release) program(arch, name string) string { return filepath.Join(r.build, arch, name) }
@@ -64,6 +64,7 @@ func (r *release) writeArchives() error {
 		for name, source := range map[string]string{
 			"LICENSE": "LICENSE", "trafficd.yaml": "deployments/debian/trafficd.yaml",
 			"trafficd.service": "deployments/systemd/trafficd.service", "forecaster.service": "deployments/systemd/forecaster.service",
+			"feeder.service": "deployments/systemd/feeder.service",
 		} {
 			entries = append(entries, entry{name: directory + "/" + name, source: filepath.Join(r.root, source), mode: 0o644})
 		}

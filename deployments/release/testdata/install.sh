@@ -53,8 +53,9 @@ id trafficd
 [ "$(stat -c '%U:%G %a' /var/lib/trafficd)" = 'trafficd:trafficd 750' ]
 [ -L /etc/systemd/system/multi-user.target.wants/trafficd.service ]
 [ ! -e /etc/systemd/system/multi-user.target.wants/forecaster.service ]
-systemd-analyze verify /lib/systemd/system/{trafficd,forecaster}.service 2>verified || { cat verified; exit 1; }
-fails grep -iE 'trafficd|forecaster' verified
+[ ! -e /etc/systemd/system/multi-user.target.wants/feeder.service ]
+systemd-analyze verify /lib/systemd/system/{trafficd,forecaster,feeder}.service 2>verified || { cat verified; exit 1; }
+fails grep -iE 'trafficd|forecaster|feeder' verified
 setpriv --reuid=trafficd --regid=trafficd --clear-groups trafficd --config /etc/trafficd/trafficd.yaml --check-config
 
 # The steps of deployments/README.md.

@@ -226,6 +226,7 @@ var faster = map[string][2]string{
 	"TrafficdJournalFull":  {"< 4 * 3600", "< 4 * 60"},
 	"TrafficdDiskLow":      {"< 4 * 3600", "< 0"}, // disabled, because others use the machine's disk, too
 	"TrafficdClientSilent": {", 300)", ", 5)"},
+	"TrafficdFeedUnsent":   {"> 600", "> 10"},
 
 	"TrafficdArchiveViewsStale": {", 600)", ", 40)"},
 }
