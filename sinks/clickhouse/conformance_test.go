@@ -122,7 +122,7 @@ func TestServerErrors(t *testing.T) {
 	server := startFake(t)
 	a := newArchive(t, nil, func(c *Config) { c.Addresses, c.Migrate = []string{server.address()}, false })
 	rows, plan := a.plan(smallBlock(2))
-	server.lost = 1
+	server.change(func() { server.lost = 1 })
 	a.requireFailure(classNetwork, plan, rows)
 	a.deliver(plan, rows)
 	require.Len(t, server.stored(), 100)
@@ -136,11 +136,11 @@ func TestRowsVanish(t *testing.T) {
 	rows, plan := a.plan(smallBlock(1))
 	a.deliver(plan, rows)
 	for range maxRounds - 1 {
-		server.rows = nil
+		server.change(func() { server.rows = nil })
 		a.restarted().deliver(plan, rows)
 		require.Len(t, server.stored(), 100)
 	}
-	server.rows = nil
+	server.change(func() { server.rows = nil })
 	a.restarted().requireVanished(plan, rows, rows)
 	require.Empty(t, server.stored())
 }

@@ -184,11 +184,16 @@ func (f *fakeServer) insert(c *fakeConn, statement, token string) error {
 	return nil
 }
 
-// refuseIf sets when the server refuses a statement, and why.
-func (f *fakeServer) refuseIf(refuse func(statement string, rows []sinktest.Row) *proto.Exception) {
+// change changes what the server does, or its rows.
+func (f *fakeServer) change(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.refuse = refuse
+	do()
+}
+
+// refuseIf sets when the server refuses a statement, and why.
+func (f *fakeServer) refuseIf(refuse func(statement string, rows []sinktest.Row) *proto.Exception) {
+	f.change(func() { f.refuse = refuse })
 }
 
 // refused returns why the server refuses a statement, before it has read rows, or with the rows of
