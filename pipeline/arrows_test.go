@@ -46,6 +46,7 @@ var arrows = []arrow{
 	{"pipeline/lib/dial/", []string{"pipeline/lib/"}, "dial opens connections to the stores and does not know what is sent over them"},
 	{"pipeline/lib/durable/", nil, "durable declares what the journals have in common and knows none of them"},
 	{"pipeline/lib/fair/", nil, "fair divides a limit between clients and does not know of what"},
+	{"pipeline/lib/feedloop/", []string{"pipeline/lib/"}, "feedloop repeats the reading of content and does not know what it is"},
 	{"pipeline/lib/gunzip/", nil, "gunzip decompresses and does not know the contents"},
 	{"pipeline/lib/metrics/", nil, "metrics depends on nothing, because every package with metrics depends on it"},
 	{"pipeline/lib/negotiate/", nil, "negotiate interprets header lines and does not know any endpoint"},

@@ -20,7 +20,7 @@ type reloads struct {
 
 // reload applies the settings that can change while the daemon is running, and logs which others
 // have changed. If any setting is invalid, none is applied. Keys that conflict with those in the
-// keys file are not applied until the file changes.
+// keys file are not applied until the next reload.
 func (d *daemon) reload(load func() (*config.Config, error)) {
 	next, err := load()
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *daemon) reload(load func() (*config.Config, error)) {
 	d.registry.Reload(next.Registry)
 	next.Log.SetLevel()
 	if err := d.keys.Reload(next.API.Keys); err != nil {
-		d.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use until the keys file changes")
+		d.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use")
 		next.API.Keys = current.API.Keys
 	}
 	d.api.Reload()

@@ -139,7 +139,7 @@ func TestCertificateIsReloaded(t *testing.T) {
 	d.Eventually(serves(2), "the second certificate")
 	require.NoError(t, os.WriteFile(cert, []byte("broken"), 0o600))
 	d.signal(syscall.SIGHUP)
-	d.Eventually(func() bool { return strings.Contains(d.Log(), "the last valid certificate stays in use") }, "the warning")
+	d.Eventually(func() bool { return strings.Contains(d.Log(), "cannot update the TLS certificate") }, "the warning")
 	require.True(t, serves(2)())
 }
 

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/pipeline/lib/settings"
 	"trafficd/pipeline/lib/watch"
@@ -23,9 +23,9 @@ type keyPair struct {
 	cert, key string // paths
 	log       zerolog.Logger
 	now       atomic.Pointer[tls.Certificate]
-	problem   atomic.Pointer[error] // error of the files; nil if there is none
 	file      *watch.File
-	logged    string // text of the last error logged; empty after a success
+	loop      feedloop.Loop[*tls.Certificate]
+	expired   bool // the certificate in use was not valid at the last check
 	stop      func()
 }
 
@@ -35,36 +35,61 @@ func openCertificate(cfg Config, log zerolog.Logger) (*keyPair, error) {
 		return nil, nil
 	}
 	c := &keyPair{cert: cfg.TLSCert, key: cfg.TLSKey, log: log}
-	if _, err := c.load(); err != nil {
+	pair, err := c.load(context.Background())
+	if err != nil {
 		return nil, err
 	}
+	c.now.Store(pair)
 	metrics.Register(
 		metrics.GaugeFunc("trafficd_api_certificate_expiry_timestamp_seconds",
 			"Unix time at which the TLS certificate in use expires, in seconds.", nil,
 			func() float64 { return float64(c.now.Load().Leaf.NotAfter.Unix()) }),
 		metrics.GaugeFunc("trafficd_api_certificate_stale",
 			"1 if the TLS certificate in the file cannot be loaded and the last valid one is in use, else 0.", nil,
-			func() float64 { return metrics.Bool(c.problem.Load() != nil) }),
+			func() float64 { return metrics.Bool(c.loop.Status.Get().Err != nil) }),
 	)
 	c.file = watch.NewFile(c.cert, settle, maxCertificate, c.key)
-	c.stop = c.file.Watch(settle, c.check)
+	c.loop = feedloop.Loop[*tls.Certificate]{
+		Load: c.load, Use: c.use, Status: feedloop.NewStatus("the TLS certificate", certificateChecks, log),
+		Changes: c.file.Changes(), Interval: pollEvery, Settle: settle,
+		Retry: time.Second, // the certificate and the key do not match until both are replaced
+	}
+	c.loop.Status.Set(feedloop.State{InUse: true})
+	c.stop = c.loop.Start(context.Background())
 	return c, nil
 }
 
 func (c *keyPair) close() {
 	if c != nil {
 		c.stop()
+		c.file.Close()
 	}
 }
 
-// load reads the files and reports whether the certificate has changed.
-func (c *keyPair) load() (changed bool, err error) {
+// load reads the files.
+func (c *keyPair) load(context.Context) (*tls.Certificate, error) {
+	if c.file != nil {
+		_, _, _ = c.file.Read() // only to watch the directories on the path
+	}
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 	if err != nil {
-		return false, fmt.Errorf("cannot load the certificate %s (api.tls_cert) with the key %s (api.tls_key): %w", c.cert, c.key, err)
+		return nil, fmt.Errorf("cannot load the certificate %s (api.tls_cert) with the key %s (api.tls_key): %w", c.cert, c.key, err)
 	}
-	before := c.now.Swap(&pair)
-	return before == nil || !slices.EqualFunc(before.Certificate, pair.Certificate, slices.Equal), nil
+	return &pair, nil
+}
+
+// use replaces the certificate, and logs a change and the end of its validity.
+func (c *keyPair) use(pair *tls.Certificate) error {
+	before := c.now.Swap(pair)
+	if !slices.EqualFunc(before.Certificate, pair.Certificate, slices.Equal) {
+		c.log.Info().Str("file", c.cert).Time("expires", pair.Leaf.NotAfter).Msg("TLS certificate reloaded")
+	}
+	err := c.checkValidity(time.Now())
+	if err != nil && !c.expired {
+		c.log.Error().Err(err).Msg("the TLS certificate needs attention")
+	}
+	c.expired = err != nil
+	return nil
 }
 
 // CheckCertificate returns an error that starts with a setting's key if clients could not use the
@@ -74,9 +99,11 @@ func (c Config) CheckCertificate() error {
 		return nil
 	}
 	pair := &keyPair{cert: c.TLSCert, key: c.TLSKey}
-	if _, err := pair.load(); err != nil {
+	loaded, err := pair.load(context.Background())
+	if err != nil {
 		return fmt.Errorf("tls_cert and api.tls_key: %w", err)
 	}
+	pair.now.Store(loaded)
 	if err := pair.checkValidity(time.Now()); err != nil {
 		return fmt.Errorf("tls_cert: %w", err)
 	}
@@ -96,8 +123,8 @@ func (c *keyPair) problems(now time.Time) (errs []error) {
 	if err := c.checkValidity(now); err != nil {
 		errs = append(errs, err)
 	}
-	if err := c.problem.Load(); err != nil {
-		errs = append(errs, fmt.Errorf("%w; the last valid certificate stays in use until a restart, which fails", *err))
+	if err := c.loop.Status.Get().Err; err != nil {
+		errs = append(errs, fmt.Errorf("%w; the last valid certificate stays in use until a restart, which fails", err))
 	}
 	return errs
 }
@@ -109,31 +136,6 @@ func (c *keyPair) checkValidity(now time.Time) error {
 			"write a renewed certificate with its chain to %s", err, c.cert)
 	}
 	return nil
-}
-
-// check reads the files and returns the time until the next check, which is short after an error,
-// because the certificate and the key do not match until both are replaced.
-func (c *keyPair) check(context.Context) time.Duration {
-	_, _, _ = c.file.Read() // only to watch the directories on the path
-	next := pollEvery
-	switch changed, err := c.load(); {
-	case err != nil:
-		c.problem.Store(&err)
-		next = time.Second
-	default:
-		c.problem.Store(nil)
-		if changed {
-			c.log.Info().Str("file", c.cert).Time("expires", c.now.Load().Leaf.NotAfter).Msg("TLS certificate reloaded")
-		}
-	}
-	text := ""
-	if err := errors.Join(c.problems(time.Now())...); err != nil {
-		if text = err.Error(); text != c.logged {
-			c.log.Error().Err(err).Msg("the TLS certificate needs attention")
-		}
-	}
-	c.logged = text
-	return next
 }
 
 func (c *keyPair) config() *tls.Config {

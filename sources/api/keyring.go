@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.yaml.in/yaml/v3"
 
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/pipeline/lib/watch"
 	"trafficd/schemas/contract"
@@ -29,39 +30,44 @@ type Keyring struct {
 	path string
 	log  zerolog.Logger
 
-	now     atomic.Pointer[ring]  // the keys in use
-	problem atomic.Pointer[error] // error of the keys file or of the last Reload; nil if there is none
-	file    *watch.File           // nil: no keys file
-	stop    func()                // stops watching
+	now      atomic.Pointer[ring]  // the keys in use
+	rejected atomic.Pointer[error] // error of the last Reload, or nil
+	file     *watch.File
+	loop     feedloop.Loop[[]byte] // of the file
+	stop     func()                // stops watching; nil: no keys file
 
 	mu      sync.Mutex                 // guards the fields below and serialises reloads
 	inline  []KeyEntry                 // the configuration's entries in use
-	wanted  []KeyEntry                 // the entries of the last Reload, which may conflict with the file
-	text    []byte                     // the last content of the file
-	seen    bool                       // the last attempt to read the file succeeded
+	entries []KeyEntry                 // the file's entries in use
+	text    []byte                     // the content of the file with these entries
 	prepare []func([]*contract.Client) // registered by BeforeUse
 }
 
 // OpenKeyring reads the keys and watches their file until Close. An invalid key is an error.
 func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
-	k := &Keyring{path: cfg.KeysFile, inline: cfg.Keys, wanted: cfg.Keys, log: log}
+	k := &Keyring{path: cfg.KeysFile, log: log}
+	metrics.Register(metrics.GaugeFunc("trafficd_api_keys_stale", "1 if the keys are invalid and the last valid set is in use, else 0.", nil,
+		func() float64 { return metrics.Bool(k.Err() != nil) }))
+	k.loop.Status = feedloop.NewStatus("the keys file", keysChecks, log)
+	k.loop.Status.Set(feedloop.State{InUse: true})
 	if k.path == "" {
-		return k, k.use(k.inline, nil)
+		return k, k.use(cfg.Keys, nil, nil)
 	}
-	file, err := os.Open(k.path)
+	text, err := k.read()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the keys file: %w", err)
 	}
-	defer file.Close()
-	text, err := watch.ReadAll(file, maxKeysFile)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the keys file: %w", tooLong(err))
+	entries, err := parseKeys(text)
+	if err == nil {
+		err = k.use(cfg.Keys, entries, text)
 	}
-	if err := k.apply(text); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the keys file %s: %w", k.path, err)
 	}
 	k.file = watch.NewFile(k.path, settle, maxKeysFile)
-	k.stop = k.file.Watch(settle, k.check)
+	k.loop.Load, k.loop.Use, k.loop.Changes = k.load, k.replace, k.file.Changes()
+	k.loop.Interval, k.loop.Settle, k.loop.Retry = pollEvery, settle, pollEvery
+	k.stop = k.loop.Start(context.Background())
 	return k, nil
 }
 
@@ -79,40 +85,46 @@ const (
 func (k *Keyring) Close() {
 	if k.stop != nil {
 		k.stop()
+		k.file.Close()
 	}
 }
 
-// Reload replaces the keys of the configuration and triggers a check of the keys file. If it
-// returns an error, the previous keys remain in use until the file changes.
+// Reload replaces the keys of the configuration, and those of the file if it has changed and is
+// valid. If it returns an error, the previous keys remain in use until the next Reload: a later
+// change of the file does not make the rejected keys active.
 func (k *Keyring) Reload(inline []KeyEntry) error {
-	if k.file != nil {
-		defer k.file.Poke()
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.wanted = inline
-	before := k.now.Load()
-	var entries []KeyEntry
-	var err error
+	before, entries, text, fresh := k.now.Load(), k.entries, k.text, false
 	if k.path != "" {
-		entries, err = parseKeys(k.text)
-	}
-	if err == nil {
-		if err = k.use(inline, entries); err != nil {
-			k.conflicts(err)
+		if now, err := k.read(); err == nil { // otherwise the loop reports the error
+			if all, err := parseKeys(now); err == nil {
+				entries, text, fresh = all, now, true
+			}
 		}
 	}
-	if err == nil {
-		k.logReload(before)
+	if err := k.use(inline, entries, text); err != nil {
+		err = fmt.Errorf("cannot use api.keys, which has changed: %w; correct it and send SIGHUP again", err)
+		k.rejected.Store(&err)
+		return err
 	}
-	return err
+	k.rejected.Store(nil)
+	if fresh {
+		k.loop.Status.Conclude(nil)
+	}
+	k.logReload(before)
+	return nil
 }
 
-// conflicts records that the entries of the last Reload are not in use.
-func (k *Keyring) conflicts(err error) {
-	err = fmt.Errorf("cannot use api.keys, which has changed: %w", err)
-	k.problem.Store(&err)
-	keysStale.Set(1)
+// read returns the content of the file.
+func (k *Keyring) read() ([]byte, error) {
+	file, err := os.Open(k.path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := watch.ReadAll(file, maxKeysFile)
+	return text, tooLong(err)
 }
 
 func (k *Keyring) logReload(before *ring) {
@@ -142,14 +154,17 @@ func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	f(k.Clients())
 }
 
-// Err returns the error of the keys file, or of the last Reload, for readiness, or nil. It does not
+// Err returns the errors of the keys file and of the last Reload, for readiness, or nil. It does not
 // wait for the functions registered by BeforeUse, which may take seconds.
 func (k *Keyring) Err() error {
-	problem := k.problem.Load()
+	problem := k.loop.Status.Get().Err
+	if rejected := k.rejected.Load(); rejected != nil {
+		problem = errors.Join(problem, *rejected)
+	}
 	if problem == nil {
 		return nil
 	}
-	return fmt.Errorf("the keys loaded at %s stay in use: %w", k.now.Load().loaded.UTC().Format(time.RFC3339), *problem)
+	return fmt.Errorf("the keys loaded at %s stay in use: %w", k.now.Load().loaded.UTC().Format(time.RFC3339), problem)
 }
 
 // hasher computes the digest of a key. sha256.Sum256 allocates if the compiler inlines it but not
@@ -174,36 +189,34 @@ func (k *Keyring) find(presented []byte) *key {
 	return found
 }
 
-// check reads the file, applies its content if it is new, and returns the time until the next
-// check. An error is logged unless it is the same as the last one.
-func (k *Keyring) check(context.Context) time.Duration {
+// load returns the content of the file unless its entries are in use.
+func (k *Keyring) load(context.Context) ([]byte, error) {
 	text, _, err := k.file.Read()
-	if errors.Is(err, watch.ErrUnsettled) {
-		return settle
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the keys file: %w", tooLong(err))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if bytes.Equal(text, k.text) {
+		return nil, watch.ErrUnchanged
+	}
+	return text, nil
+}
+
+// replace activates the keys in text, the content of the file.
+func (k *Keyring) replace(text []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	before := k.now.Load()
-	switch {
-	case err != nil:
-		k.seen = false
-		err = fmt.Errorf("cannot read the keys file: %w", tooLong(err))
-	case k.seen && bytes.Equal(text, k.text):
-		return pollEvery
-	default:
-		err = k.apply(text)
-	}
+	entries, err := parseKeys(text)
 	if err == nil {
-		keysReloads.Inc()
-		k.logReload(before)
-		return pollEvery
+		err = k.use(k.inline, entries, text)
 	}
-	if last := k.problem.Swap(&err); last == nil || (*last).Error() != err.Error() {
-		keysReloadErrors.Inc()
-		k.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use")
+	if err != nil {
+		return fmt.Errorf("cannot use the keys file %s: %w", k.path, err)
 	}
-	keysStale.Set(1)
-	return pollEvery
+	k.logReload(before)
+	return nil
 }
 
 // tooLong replaces watch.ErrTooLong, which names a setting that this file does not have.
@@ -214,26 +227,8 @@ func tooLong(err error) error {
 	return err
 }
 
-// apply activates the keys in text, the content of the file, together with the entries of the last
-// Reload or, if those conflict with the file, the previous ones.
-func (k *Keyring) apply(text []byte) error {
-	k.text, k.seen = text, true
-	entries, err := parseKeys(text)
-	if err == nil {
-		if conflict := k.use(k.wanted, entries); conflict != nil {
-			if err = k.use(k.inline, entries); err == nil {
-				k.conflicts(conflict)
-			}
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("cannot use the keys file %s: %w", k.path, err)
-	}
-	return nil
-}
-
-// use activates the entries of the configuration and of the file.
-func (k *Keyring) use(inline, entries []KeyEntry) error {
+// use activates the entries of the configuration and of the file, whose content is text.
+func (k *Keyring) use(inline, entries []KeyEntry, text []byte) error {
 	r, err := newRing(slices.Concat(inline, entries), k.now.Load())
 	if err != nil {
 		return err
@@ -242,11 +237,7 @@ func (k *Keyring) use(inline, entries []KeyEntry) error {
 		f(r.clients())
 	}
 	k.now.Store(r)
-	k.inline = inline
-	if k.seen { // otherwise the file still cannot be read
-		k.problem.Store(nil)
-		keysStale.Set(0)
-	}
+	k.inline, k.entries, k.text = inline, entries, text
 	metrics.Register(metrics.GaugeFunc("trafficd_api_keys", "API keys in use that have not expired.", nil,
 		func() float64 { return float64(len(r.clients())) }))
 	return nil

@@ -1,6 +1,9 @@
 package api
 
-import "trafficd/pipeline/lib/metrics"
+import (
+	"trafficd/pipeline/lib/feedloop"
+	"trafficd/pipeline/lib/metrics"
+)
 
 var (
 	connectionsOpen     = metrics.NewGauge("trafficd_api_connections", "Open connections of clients.")
@@ -14,11 +17,9 @@ var (
 		"Bytes of rejected bodies that were read and discarded before the connection was closed.")
 	noResponse = metrics.NewCounter("trafficd_api_requests_without_response_total",
 		"Requests whose connection was closed without a response because their outcome is unknown.")
-	panics           = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and got a 500.")
-	keysReloads      = metrics.NewCounter("trafficd_api_keys_reloads_total", "Successful reloads of the keys file.")
-	keysReloadErrors = metrics.NewCounter("trafficd_api_keys_reload_errors_total", "Failed reloads of the keys file.")
-	keysStale        = metrics.NewGauge("trafficd_api_keys_stale",
-		"1 if the keys are invalid and the last valid set is in use, else 0.")
+	panics            = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and got a 500.")
+	keysChecks        = feedloop.NewResults("trafficd_api_keys_checks_total", "Checks of the keys file", "loaded")
+	certificateChecks = feedloop.NewResults("trafficd_api_certificate_checks_total", "Checks of the TLS certificate", "loaded")
 
 	requestsTotal = metrics.NewCounters("trafficd_api_requests_total",
 		"Requests with a response, by route and code; the code is OK if the endpoint returned no error.", "route", "code")

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/pipeline/lib/watch"
-	"trafficd/sources/internal/shrink"
 )
 
 // fileFeed reads the whole file whenever it changes.
@@ -48,7 +48,7 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	}
 	if err := f.publish(ctx, content, modified); err != nil {
 		err = fmt.Errorf("cannot use %s: %w", f.Path, err)
-		if !errors.As(err, new(*shrink.Error)) { // suspect content is not rejected, so it is read again
+		if !errors.As(err, new(*feedloop.Refused)) { // suspect content is not rejected, so it is read again
 			f.file.Reject(err)
 		}
 		return modified, err

@@ -3,16 +3,15 @@ package forecasts
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/pipeline/lib/watch"
 	pb "trafficd/schemas/proto/trafficd/v1"
-	"trafficd/sources/internal/shrink"
 )
 
 // Layer receives normalised forecasts and takes ownership of them. Readers see updates only after
@@ -42,45 +41,48 @@ type feed interface {
 	close()
 }
 
-var errNotRead = errors.New("the forecasts have not been read yet")
-
 // Forecasts keeps a layer up to date.
 type Forecasts struct {
-	kind     string
-	feed     feed          // nil if none is configured
-	interval time.Duration // time between checks
-	settle   time.Duration // delay between a change and the check for it, and between checks while data is being written
-	confirm  time.Duration // shrink.Limits.ShrinkConfirm
-	faults   *faults
-	log      zerolog.Logger
+	kind   string
+	feed   feed // nil if none is configured
+	loop   feedloop.Loop[time.Time]
+	faults *faults
+	log    zerolog.Logger
+	newest atomic.Pointer[time.Time] // time of the data in the layer; nil before the first one
 
-	mu        sync.Mutex
-	condition condition
-
-	stop    context.CancelFunc
-	running sync.WaitGroup
+	stop func()
 }
 
 // New returns a Forecasts for the feed in cfg, which must be valid. It reads the TLS files, but no
 // forecasts.
 func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
-	f := &Forecasts{kind: cfg.Feed, settle: watch.Settle, confirm: cfg.ShrinkConfirm}
-	f.log = log.With().Str("feed", f.kind).Logger()
+	f := &Forecasts{kind: cfg.Feed, log: log.With().Str("feed", cfg.Feed).Logger()}
 	f.faults = &faults{log: f.log}
+	interval, settle := time.Duration(0), watch.Settle
 	var err error
 	switch cfg.Feed {
 	case FeedKafka:
-		f.interval, f.settle = topicInterval, topicInterval
+		interval, settle = topicInterval, topicInterval
 		f.feed, err = newTopicFeed(cfg, layer, f.faults)
 	case FeedFile:
-		f.interval, f.feed = watch.Recheck, newFileFeed(cfg, layer, f.faults)
+		interval, f.feed = watch.Recheck, newFileFeed(cfg, layer, f.faults)
 	case FeedClickHouse:
-		f.interval, f.feed = cfg.ClickHouse.Interval, newQueryFeed(cfg, layer, f.faults)
+		interval, f.feed = cfg.ClickHouse.Interval, newQueryFeed(cfg, layer, f.faults)
+	default:
+		return f, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	f.setLoop(interval, settle, cfg.ShrinkConfirm)
 	return f, nil
+}
+
+func (f *Forecasts) setLoop(interval, settle, confirm time.Duration) {
+	f.loop = feedloop.Loop[time.Time]{
+		Load: f.load, Use: f.use, Status: feedloop.NewStatus("the forecast layer", checks, f.log),
+		Changes: f.feed.changes(), Interval: interval, Settle: settle, Confirm: confirm,
+	}
 }
 
 // Start reads the feed in the background until ctx is done or Close is called. Call it only once.
@@ -88,15 +90,8 @@ func (f *Forecasts) Start(ctx context.Context) {
 	if f.feed == nil {
 		return
 	}
-	ctx, f.stop = context.WithCancel(ctx)
-	f.mu.Lock()
-	f.condition = condition{confirmed: time.Now(), err: errNotRead}
-	f.mu.Unlock()
 	metrics.Register(gauges(f)...)
-	f.running.Go(func() {
-		defer f.feed.close()
-		watch.Rounds(ctx, f.feed.changes(), f.settle, f.check)
-	})
+	f.stop = f.loop.Start(ctx)
 }
 
 // Close stops reading the feed and waits for the goroutine to exit. The layer keeps its forecasts.
@@ -105,58 +100,25 @@ func (f *Forecasts) Close() {
 		return
 	}
 	f.stop()
-	f.running.Wait()
+	f.feed.close()
 	metrics.Unregister(gauges(f)...)
+	f.stop = nil
 }
 
-// check checks the feed once and returns the time until the next check.
-func (f *Forecasts) check(ctx context.Context) time.Duration {
-	start := time.Now()
-	confirmed, err := f.feed.check(ctx)
-	if ctx.Err() != nil {
-		return f.interval // the daemon is shutting down; the feed has not failed
+// load brings the layer up to date. The feeds also publish it, because they pass each forecast to
+// the layer as soon as it is decoded.
+func (f *Forecasts) load(ctx context.Context) (newest time.Time, err error) {
+	defer metrics.Since(checkSeconds, time.Now())
+	newest, err = f.feed.check(ctx)
+	if errors.Is(err, watch.ErrUnchanged) {
+		_ = f.use(newest)
 	}
-	metrics.Since(checkSeconds, start)
-	return f.conclude(confirmed, err)
+	return newest, err
 }
 
-// conclude counts, logs and records the outcome of a check, and returns the time to the next check.
-func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c := &f.condition
-	switch {
-	case err == nil:
-		checksPublished.Inc()
-	case errors.Is(err, watch.ErrUnchanged):
-		checksUnchanged.Inc()
-	case errors.Is(err, watch.ErrUnsettled):
-		checksUnsettled.Inc()
-		if !c.published {
-			c.err = err
-		}
-		return f.settle
-	default:
-		next = min(f.interval, watch.RetryAfter)
-		reason := fmt.Errorf("cannot read the forecasts: %w", err)
-		if errors.As(err, new(*shrink.Error)) {
-			checksRefused.Inc()
-			reason, next = err, min(f.interval, max(f.confirm, watch.RetryAfter))
-		} else {
-			checksFailed.Inc()
-		}
-		// Polls fail at different partitions in turn, so errors may alternate.
-		if c.logged.Allow(reason) {
-			f.log.Warn().Err(err).Msg("cannot update the forecasts; keeping the current layer")
-		}
-		c.err = reason
-		return next
-	}
-	if c.err != nil {
-		f.log.Info().Msg("forecasts loaded")
-	}
-	*c = condition{published: true, confirmed: confirmed}
-	return f.interval
+func (f *Forecasts) use(newest time.Time) error {
+	f.newest.Store(&newest)
+	return nil
 }
 
 // Status describes the feed. Without a feed it is the zero value.
@@ -170,29 +132,21 @@ type Status struct {
 	Faults     []Fault `json:"faults,omitempty"` // the latest skipped records and remarks, in order
 }
 
-// condition is the outcome of the checks so far.
-type condition struct {
-	published bool
-	confirmed time.Time
-	err       error
-	logged    watch.ErrorLog
-}
-
 // Status returns the state of the feed, for the readiness check.
 func (f *Forecasts) Status() Status {
 	if f.feed == nil {
 		return Status{}
 	}
-	f.mu.Lock()
-	c := f.condition
-	f.mu.Unlock()
-	s := Status{Feed: f.kind, Published: c.published}
+	state := f.loop.Status.Get()
+	s := Status{Feed: f.kind, Published: state.InUse}
 	s.Skipped, s.Remarks, s.Faults = f.faults.report()
-	if !c.confirmed.IsZero() {
-		s.AgeSeconds = max(0, time.Since(c.confirmed).Seconds())
+	since := state.Confirmed
+	if newest := f.newest.Load(); newest != nil {
+		since = *newest
 	}
-	if c.err != nil {
-		s.Error = c.err.Error()
+	s.AgeSeconds = max(0, time.Since(since).Seconds())
+	if state.Err != nil {
+		s.Error = state.Err.Error()
 	}
 	return s
 }

@@ -24,6 +24,7 @@ import (
 
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/pipeline/lib/watch"
 )
 
@@ -48,7 +49,8 @@ func TestCheckTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unavailable := errors.New("unavailable")
 		s := &fakeFeed{outcomes: []error{unavailable, watch.ErrUnsettled, nil, watch.ErrUnchanged, unavailable, nil}, changed: make(chan struct{}, 1)}
-		f := &Forecasts{feed: s, interval: time.Minute, settle: time.Second, faults: &faults{}, log: zerolog.Nop()}
+		f := &Forecasts{feed: s, faults: &faults{}, log: zerolog.Nop()}
+		f.setLoop(time.Minute, time.Second, 0)
 		start := time.Now()
 		f.Start(t.Context())
 		time.Sleep(4 * time.Second)
@@ -79,8 +81,8 @@ func TestCheckTimes(t *testing.T) {
 func TestStatusAfterCheck(t *testing.T) {
 	unavailable := errors.New("unavailable")
 	s := &fakeFeed{outcomes: []error{watch.ErrUnsettled, unavailable, nil, watch.ErrUnsettled, unavailable, watch.ErrUnchanged, unavailable}}
-	feed := &Forecasts{feed: s, interval: time.Hour, settle: time.Second, faults: &faults{}, log: zerolog.Nop()}
-	feed.condition = condition{confirmed: time.Now(), err: errNotRead}
+	feed := &Forecasts{feed: s, faults: &faults{}, log: zerolog.Nop()}
+	feed.setLoop(time.Hour, time.Second, 0)
 	f := func(ctx context.Context, wantNext time.Duration, wantError string, published bool) {
 		t.Helper()
 		require.Equal(t, wantNext, feed.check(ctx))
@@ -90,10 +92,10 @@ func TestStatusAfterCheck(t *testing.T) {
 		require.Equal(t, published, status.Published)
 	}
 	f(t.Context(), time.Second, "being written", false) // no layer yet: not ready
-	f(t.Context(), watch.RetryAfter, "unavailable", false)
+	f(t.Context(), feedloop.RetryAfter, "unavailable", false)
 	f(t.Context(), time.Hour, "", true)
 	f(t.Context(), time.Second, "", true) // the layer remains usable
-	f(t.Context(), watch.RetryAfter, "unavailable", true)
+	f(t.Context(), feedloop.RetryAfter, "unavailable", true)
 	f(t.Context(), time.Hour, "", true)
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -245,35 +247,4 @@ func TestValidate(t *testing.T) {
 	f(FeedFile, func(c *Config) { c.File = FileConfig{Format: "xml"} }, "file.path must be set", `file.format is "xml"`)
 	f(FeedClickHouse, func(c *Config) { c.ClickHouse = dial.ClickHouseQuery{Address: "x"} },
 		`clickhouse.address is "x"`, "clickhouse.query must be set", "clickhouse.interval", "clickhouse.timeout")
-}
-
-// TestFailureLogIsLimited checks that a broker that is unavailable for hours does not fill the log.
-func TestFailureLogIsLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var logged bytes.Buffer
-		f := &Forecasts{feed: &fakeFeed{}, faults: &faults{}, log: zerolog.New(&logged)}
-		one, two := errors.New("partition 0"), errors.New("partition 1")
-		failed := func(err error, after time.Duration, lines int) {
-			t.Helper()
-			time.Sleep(after)
-			logged.Reset()
-			f.conclude(time.Now(), err)
-			require.Equal(t, lines, strings.Count(logged.String(), "\n"))
-			require.ErrorContains(t, err, strings.TrimPrefix(f.Status().Error, "cannot read the forecasts: "))
-		}
-		failed(one, 0, 1)
-		failed(two, time.Second, 0)
-		failed(one, time.Second, 0)
-		failed(two, time.Minute, 1)
-		failed(two, time.Hour, 0)
-		failed(one, time.Second, 1)
-		f.conclude(time.Now(), nil)
-		require.Equal(t, 2, strings.Count(logged.String(), "\n"), "the first success must be logged")
-		f.conclude(time.Now(), nil)
-		require.Equal(t, 2, strings.Count(logged.String(), "\n"))
-		failed(one, time.Second, 1)
-		failed(two, time.Second, 0)
-		failed(two, time.Minute, 1) // an error that stays is logged, although not at first
-		failed(two, time.Minute, 0)
-	})
 }

@@ -17,7 +17,7 @@ import (
 
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/pipeline/lib/dial"
-	"trafficd/pipeline/lib/watch"
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/sources/internal/shrink"
 )
 
@@ -31,11 +31,11 @@ func newGuardedFeed(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 // requireSuspect checks the feed and requires that the guard rejects its content.
 func requireSuspect(t *testing.T, feed *Forecasts, want string) {
 	t.Helper()
-	before := testutil.ToFloat64(checksRefused)
+	before := testutil.ToFloat64(checks.Refused)
 	feed.check(t.Context())
 	require.Contains(t, feed.Status().Error, want)
 	require.Contains(t, feed.Status().Error, "restart trafficd")
-	require.Equal(t, before+1, testutil.ToFloat64(checksRefused))
+	require.Equal(t, before+1, testutil.ToFloat64(checks.Refused))
 }
 
 // TestShrunkFile checks that a file that lacks many streets does not replace the layer until
@@ -113,7 +113,10 @@ func TestShrunkTopic(t *testing.T) {
 	check := func() error {
 		t.Helper()
 		at, err := settled(t, topic)
-		feed.conclude(at, err)
+		if err == nil {
+			require.NoError(t, feed.use(at))
+		}
+		feed.loop.Status.Conclude(err)
 		return err
 	}
 	k := producer(t, c.ListenAddrs())
@@ -125,7 +128,7 @@ func TestShrunkTopic(t *testing.T) {
 	recreate(t, c, "f")
 	require.ErrorContains(t, check(), "was recreated")
 
-	var suspect *shrink.Error
+	var suspect *feedloop.Refused
 	f := func(want string) {
 		t.Helper()
 		require.ErrorAs(t, check(), &suspect)
@@ -172,7 +175,7 @@ func TestShrunkTopicFilledInTransaction(t *testing.T) {
 	recreate(t, c, "f")
 	_, err = settled(t, topic)
 	require.ErrorContains(t, err, "was recreated")
-	var suspect *shrink.Error
+	var suspect *feedloop.Refused
 	_, err = settled(t, topic)
 	require.ErrorAs(t, err, &suspect)
 	publish(20)
@@ -188,10 +191,11 @@ func TestSuspectContentIsCheckedAgain(t *testing.T) {
 		f := func(interval, confirm, want time.Duration) {
 			t.Helper()
 			logged.Reset()
-			feed := &Forecasts{feed: &fakeFeed{}, interval: interval, confirm: confirm, faults: &faults{}, log: zerolog.New(&logged)}
-			suspect := fmt.Errorf("cannot use f.json: %w", &shrink.Error{Reason: "much is gone: correct it"})
+			suspect := fmt.Errorf("cannot use f.json: %w", &feedloop.Refused{Reason: "much is gone: correct it"})
+			feed := &Forecasts{feed: &fakeFeed{outcomes: []error{suspect}}, faults: &faults{}, log: zerolog.New(&logged)}
+			feed.setLoop(interval, 0, confirm)
 			for range 2 {
-				require.Equal(t, want, feed.conclude(time.Now(), suspect))
+				require.Equal(t, want, feed.check(t.Context()))
 			}
 			require.Equal(t, "cannot use f.json: much is gone: correct it", feed.Status().Error)
 			require.Equal(t, 1, strings.Count(logged.String(), "\n"), "the error must be logged once")
@@ -199,6 +203,6 @@ func TestSuspectContentIsCheckedAgain(t *testing.T) {
 		}
 		f(time.Hour, 2*time.Minute, 2*time.Minute)
 		f(time.Second, 2*time.Minute, time.Second)
-		f(time.Minute, 0, watch.RetryAfter)
+		f(time.Minute, 0, feedloop.RetryAfter)
 	})
 }

@@ -1,6 +1,7 @@
 package forecasts
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -109,6 +110,8 @@ func (s *fakeLayer) shown() []string {
 	return list
 }
 
+func (f *Forecasts) check(ctx context.Context) time.Duration { return f.loop.Check(ctx) }
+
 // waitFor waits until exactly the forecasts want are shown.
 func (s *fakeLayer) waitFor(want ...string) {
 	s.t.Helper()
@@ -153,7 +156,7 @@ func run(t *testing.T, cfg Config, change ...func(*topicFeed)) (*Forecasts, *fak
 	f, err := New(cfg, layer, zerolog.New(zerolog.NewTestWriter(t)))
 	require.NoError(t, err)
 	if topic, ok := f.feed.(*topicFeed); ok {
-		f.interval, f.settle = 20*time.Millisecond, 20*time.Millisecond
+		f.loop.Interval, f.loop.Settle = 20*time.Millisecond, 20*time.Millisecond
 		for _, c := range change {
 			c(topic)
 		}

@@ -1,17 +1,13 @@
 package forecasts
 
-import "trafficd/pipeline/lib/metrics"
+import (
+	"trafficd/pipeline/lib/feedloop"
+	"trafficd/pipeline/lib/metrics"
+)
 
 var (
-	checks = metrics.NewCounters("trafficd_forecasts_checks_total",
-		"Checks of the forecast feed, by result: published, unchanged, unsettled (being written), refused (not plausible) or failed.",
-		"result")
-	checksPublished = checks.WithLabelValues("published")
-	checksUnchanged = checks.WithLabelValues("unchanged")
-	checksUnsettled = checks.WithLabelValues("unsettled")
-	checksRefused   = checks.WithLabelValues("refused")
-	checksFailed    = checks.WithLabelValues("failed")
-	checkSeconds    = metrics.NewSeconds("trafficd_forecasts_check_duration_seconds", "Duration of a check of the forecast feed, in seconds.")
+	checks       = feedloop.NewResults("trafficd_forecasts_checks_total", "Checks of the forecast feed", "published")
+	checkSeconds = metrics.NewSeconds("trafficd_forecasts_check_duration_seconds", "Duration of a check of the forecast feed, in seconds.")
 
 	records = metrics.NewCounters("trafficd_forecasts_records_total",
 		"Records of the forecast feed, by result: taken, removed (tombstone) or skipped (invalid).", "result")

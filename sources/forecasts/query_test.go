@@ -18,7 +18,6 @@ func newManualFeed(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	layer := newFakeLayer(t)
 	f, err := New(cfg, layer, zerolog.New(zerolog.NewTestWriter(t)))
 	require.NoError(t, err)
-	f.condition = condition{confirmed: time.Now(), err: errNotRead}
 	t.Cleanup(func() { f.feed.close() })
 	return f, layer
 }

@@ -16,6 +16,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/pipeline/lib/watch"
 	"trafficd/sources/internal/shrink"
@@ -115,7 +116,7 @@ func (f *feed) run(ctx context.Context) {
 	f.restore(time.Now())
 	metrics.Register(f.gauges()...)
 	defer func() { metrics.Unregister(f.gauges()...) }()
-	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
+	f.loop().Run(ctx)
 }
 
 // restore loads the lists that an earlier process saved, which are used until the feed is read.
@@ -130,7 +131,7 @@ func (f *feed) restore(now time.Time) {
 	lists = map[string]*list{}
 	for _, instance := range cachedInstances(f.cfg) {
 		if l := f.newList(instance); !f.shared.excluded[instance] && l.restore(now) {
-			l.err = nil // the status of the shared list reports that it has not been read
+			l.Set(feedloop.State{InUse: true, Confirmed: l.Get().Confirmed}) // the status of the shared list reports that it has not been read
 			lists[instance] = l
 		}
 	}
@@ -170,7 +171,7 @@ func (f *feed) read(ctx context.Context) (map[string]*examined, error) {
 		return lists, err
 	}
 	if err == nil && len(lists) == 0 {
-		err = &shrink.Error{Reason: "the list has no product instance: an empty list is never used"}
+		err = &feedloop.Refused{Reason: "the list has no product instance: an empty list is never used"}
 	}
 	return lists, err
 }
@@ -179,69 +180,79 @@ func (f *feed) read(ctx context.Context) (map[string]*examined, error) {
 // several times that of the lists, is returned to the operating system immediately.
 const manyDetectors = 10_000
 
-// check reads the feed once and returns the time until the next check.
-func (f *feed) check(ctx context.Context) time.Duration {
+func (f *feed) loop() *feedloop.Loop[map[string]*examined] {
+	return &feedloop.Loop[map[string]*examined]{
+		Load: f.load, Use: f.use, Changes: f.source.changes(), Interval: f.interval, Settle: f.settle, Confirm: f.cfg.ShrinkConfirm,
+	}
+}
+
+// load reads the feed once. The outcome, if there are no lists to use, is that of each list or, for
+// an error of a shared list, that of the list as a whole.
+func (f *feed) load(ctx context.Context) (map[string]*examined, error) {
 	lists, err := f.read(ctx)
-	if ctx.Err() != nil {
-		return f.interval // the daemon is stopping; err is not an error of the feed
+	if err == nil || ctx.Err() != nil {
+		return lists, err
 	}
-	now, inUse := time.Now(), *f.lists.Load()
-	if f.shared != nil && err == nil {
-		inUse, err = f.admit(inUse, lists, now)
-	}
-	var suspect *shrink.Error
-	loaded := 0 // number of detectors in new lists
-	for instance, l := range inUse {
-		failed := err
-		if err == nil {
-			read := lists[instance]
-			if failed = l.take(read.Codes, now); failed == nil {
-				loaded += len(read.Codes)
-			}
-			if failed == nil || errors.Is(failed, watch.ErrUnchanged) { // other columns may have changed even if the codes have not
-				l.setDoubtful(read.doubtful)
-				if f.onList != nil {
-					f.onList(read.DetectorList)
-				}
-			}
+	if f.shared == nil || errors.Is(err, watch.ErrUnchanged) {
+		now := time.Now()
+		for _, l := range *f.lists.Load() {
+			l.conclude(err)
+			l.save(err, now)
 		}
-		if f.shared == nil || err == nil || errors.Is(err, watch.ErrUnchanged) {
-			l.conclude(failed)
-			l.save(failed, now)
-		}
-		errors.As(failed, &suspect)
-	}
-	f.lists.Store(&inUse)
-	if err == nil {
-		f.warn()
-	}
-	if loaded >= manyDetectors {
-		debug.FreeOSMemory()
 	}
 	if f.shared != nil {
 		f.shared.conclude(err)
-		f.shared.read.Store(f.shared.read.Load() || err == nil)
 	}
-	return f.conclude(err, suspect != nil)
+	return nil, err
 }
 
-// conclude keeps what the source has read, or lets it be read again, and returns the time until the
-// next check. suspect means that the guard has refused a list.
-func (f *feed) conclude(err error, suspect bool) time.Duration {
-	switch {
-	case errors.Is(err, watch.ErrUnsettled):
-		return f.settle
-	case suspect:
-		if f.shared != nil { // the list may be in use in part
+// use puts the lists into use that the guard accepts, and returns the error of one that it refuses.
+// The source is told whether it may return the same content again.
+func (f *feed) use(read map[string]*examined) (refused error) {
+	now, inUse := time.Now(), *f.lists.Load()
+	if f.shared != nil {
+		var err error
+		if inUse, err = f.admit(inUse, read, now); err != nil {
+			f.shared.conclude(err)
 			f.source.forget()
+			return err
 		}
-		return min(f.interval, max(f.cfg.ShrinkConfirm, watch.RetryAfter))
-	case err == nil:
-		f.source.keep()
-	case !errors.Is(err, watch.ErrUnchanged):
-		return min(f.interval, watch.RetryAfter)
 	}
-	return f.interval
+	loaded := 0 // number of detectors in new lists
+	for instance, l := range inUse {
+		read := read[instance]
+		err := l.take(read.Codes, now)
+		if err == nil {
+			loaded += len(read.Codes)
+		}
+		if err == nil || errors.Is(err, watch.ErrUnchanged) { // other columns may have changed even if the codes have not
+			l.setDoubtful(read.doubtful)
+			if f.onList != nil {
+				f.onList(read.DetectorList)
+			}
+		}
+		l.conclude(err)
+		l.save(err, now)
+		if errors.As(err, new(*feedloop.Refused)) {
+			refused = err
+		}
+	}
+	f.lists.Store(&inUse)
+	if f.shared != nil { // after its lists can be found
+		f.shared.conclude(nil)
+		f.shared.read.Store(true)
+	}
+	f.warn()
+	if loaded >= manyDetectors {
+		debug.FreeOSMemory()
+	}
+	switch {
+	case refused == nil:
+		f.source.keep()
+	case f.shared != nil: // the list may be in use in part
+		f.source.forget()
+	}
+	return refused
 }
 
 // admit returns a list for each product instance in a shared list that was read. The lists still

@@ -1,13 +1,10 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -15,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/pipeline/lib/watch"
 	"trafficd/sources/internal/shrink"
@@ -39,7 +37,7 @@ func TestLastGoodListRemains(t *testing.T) {
 		}
 		require.Contains(t, status.Error, wantError)
 	}
-	require.Contains(t, feed.onlyList().status(time.Now()).Error, "not been read yet")
+	require.Contains(t, feed.onlyList().status(time.Now()).Error, "not been loaded yet")
 	f("detectorCode\n", "no detector codes")
 	f("code\nA\n", "no column")
 
@@ -79,7 +77,7 @@ func TestConfirmationStartsOver(t *testing.T) {
 		feed.onlyList().conclude(err)
 		require.IsType(t, want, err)
 	}
-	suspect := &shrink.Error{}
+	suspect := &feedloop.Refused{}
 	f(0, nil, "A", "B", "C")
 	f(time.Minute, suspect, "D")
 	f(2*time.Minute, watch.ErrUnchanged, "A", "B", "C")
@@ -152,15 +150,15 @@ func TestOutcomesAreCounted(t *testing.T) {
 		feed.check(t.Context())
 		require.Equal(t, before+1, testutil.ToFloat64(counter))
 	}
-	f("detectorCode\nA\nB\n", reloadsLoaded)
-	f("", reloadsUnchanged)
-	f("detectorCode\nB\nA\n", reloadsUnchanged)
-	f("detectorCode\n", reloadsRefused)
-	f("x\n", reloadsFailed)
+	f("detectorCode\nA\nB\n", reloads.Used)
+	f("", reloads.Unchanged)
+	f("detectorCode\nB\nA\n", reloads.Unchanged)
+	f("detectorCode\n", reloads.Refused)
+	f("x\n", reloads.Failed)
 	require.NoError(t, os.WriteFile(path, []byte("detectorCode\nA\nB\nC\n"), 0o644))
 	feed.source.close()
 	feed.source = newFileSource(FileConfig{Path: path, Column: DefaultColumn}, "", time.Hour, 1<<20)
-	f("", reloadsUnsettled)
+	f("", reloads.Unsettled)
 }
 
 // fakeSource is a source whose reads return the given outcomes in order, and then repeat the last
@@ -193,7 +191,7 @@ func TestStatusAfterCheck(t *testing.T) {
 	unavailable := errors.New("unavailable")
 	s := &fakeSource{outcomes: []error{watch.ErrUnsettled, unavailable, nil, watch.ErrUnsettled, unavailable, watch.ErrUnchanged, unavailable}}
 	feed := newFakeFeed(s, time.Hour, shrink.Limits{})
-	feed.onlyList().confirmed = time.Now().Add(-time.Hour)
+	age(feed.onlyList())
 	f := func(ctx context.Context, wantNext time.Duration, wantError string, confirmed bool) {
 		t.Helper()
 		require.Equal(t, wantNext, feed.check(ctx))
@@ -203,39 +201,15 @@ func TestStatusAfterCheck(t *testing.T) {
 		require.Equal(t, confirmed, status.AgeSeconds < 3000)
 	}
 	f(t.Context(), time.Second, "being written", false) // no list is in use, so the feed is not ready
-	f(t.Context(), watch.RetryAfter, "unavailable", false)
+	f(t.Context(), feedloop.RetryAfter, "unavailable", false)
 	f(t.Context(), time.Hour, "", true)
 	f(t.Context(), time.Second, "", true) // the list in use is valid
-	f(t.Context(), watch.RetryAfter, "unavailable", true)
-	feed.onlyList().confirmed = time.Now().Add(-time.Hour)
+	f(t.Context(), feedloop.RetryAfter, "unavailable", true)
+	age(feed.onlyList())
 	f(t.Context(), time.Hour, "", true)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	f(ended, time.Hour, "", true) // an error after cancellation is not a failure
-}
-
-// TestFailureLogIsLimited checks that a feed whose errors differ each time, for example by the
-// local port of the connection, does not fill the log.
-func TestFailureLogIsLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var logged bytes.Buffer
-		list := newList(DefaultConfig(), "city", "http", zerolog.New(&logged))
-		f := func(after time.Duration, err error, lines int) {
-			t.Helper()
-			time.Sleep(after)
-			logged.Reset()
-			list.conclude(err)
-			require.Equal(t, lines, strings.Count(logged.String(), "\n"))
-		}
-		one, two := errors.New("port 1"), errors.New("port 2")
-		f(0, watch.ErrUnsettled, 0)
-		f(0, one, 1)
-		f(time.Second, two, 0)
-		f(time.Hour, one, 0)
-		f(time.Second, two, 1)
-		f(time.Second, watch.ErrUnchanged, 1)
-		f(time.Second, two, 1)
-	})
 }
 
 // TestSuspectListIsReadAgain checks that a suspect list is read again after shrink_confirm, or
@@ -243,10 +217,10 @@ func TestFailureLogIsLimited(t *testing.T) {
 func TestSuspectListIsReadAgain(t *testing.T) {
 	f := func(interval, confirm, want time.Duration) {
 		t.Helper()
-		feed := newFakeFeed(&fakeSource{outcomes: []error{&shrink.Error{Reason: "much is gone"}}}, interval, shrink.Limits{ShrinkConfirm: confirm})
+		feed := newFakeFeed(&fakeSource{outcomes: []error{&feedloop.Refused{Reason: "much is gone"}}}, interval, shrink.Limits{ShrinkConfirm: confirm})
 		require.Equal(t, want, feed.check(t.Context()))
 	}
 	f(time.Hour, 2*time.Minute, 2*time.Minute)
 	f(time.Minute, 2*time.Minute, time.Minute)
-	f(time.Minute, 0, watch.RetryAfter)
+	f(time.Minute, 0, feedloop.RetryAfter)
 }

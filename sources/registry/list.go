@@ -2,7 +2,6 @@ package registry
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"sync"
 	"sync/atomic"
@@ -12,14 +11,14 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/pipeline/lib/watch"
 	"trafficd/sources/internal/shrink"
 )
 
-var errNotRead = errors.New("the detector list has not been read yet")
-
 // list is the detector list in use for a product instance, and the outcome of the last check.
 type list struct {
+	*feedloop.Status
 	instance string
 	kind     string
 	guard    shrink.Guard
@@ -27,26 +26,24 @@ type list struct {
 	log      zerolog.Logger
 
 	current atomic.Pointer[batch.Detectors]
-	mark    shrink.Mark // of current; used only by the feed's goroutine, like the next two fields
+	mark    shrink.Mark // of current; used only by the feed's goroutine, like the next field
 	cached  bool        // the cache contains current
-	logged  watch.ErrorLog
 
-	mu        sync.Mutex // guards the fields below
-	loaded    time.Time  // when current was read from the feed, or last confirmed before a restart
-	leftOut   int        // number of entries that are not valid codes
-	doubtful  doubtful   // entries of current
-	confirmed time.Time  // time of the last successful check
-	err       error      // result of the last check
+	mu       sync.Mutex // guards the fields below
+	loaded   time.Time  // when current was read from the feed, or last confirmed before a restart
+	leftOut  int        // number of entries that are not valid codes
+	doubtful doubtful   // entries of current
 }
 
 func newList(cfg Config, instance, kind string, log zerolog.Logger) *list {
+	log = log.With().Str("product_instance", instance).Logger()
 	return &list{
-		instance: instance, kind: kind, cache: newCache(cfg, instance), log: log.With().Str("product_instance", instance).Logger(),
+		instance: instance, kind: kind, cache: newCache(cfg, instance), log: log,
+		Status: feedloop.NewStatus("the detector list of "+instance, reloads, log),
 		guard: shrink.Guard{
 			Limits: cfg.Limits, Content: "the list", Entries: "detectors",
 			Hint: "to use it immediately, set registry.max_shrink to 1 and send SIGHUP",
 		},
-		confirmed: time.Now(), err: errNotRead,
 	}
 }
 
@@ -57,8 +54,8 @@ func (l *list) adopt(before *list) {
 	l.guard, l.guard.Limits = before.guard, limits
 	l.current.Store(before.current.Load())
 	l.cached = before.cached && before.cache.path == l.cache.path
-	l.mark, l.leftOut, l.loaded, l.confirmed, l.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
-	l.doubtful = before.doubtful
+	l.mark, l.leftOut, l.loaded, l.doubtful = before.mark, before.leftOut, before.loaded, before.doubtful
+	l.Set(before.Get())
 }
 
 // restore uses the list that an earlier process has cached, and reports whether there is one.
@@ -77,14 +74,15 @@ func (l *list) restore(now time.Time) bool {
 	l.mark, l.cached = markOf(codes), true
 	l.current.Store(set)
 	l.mu.Lock()
-	l.leftOut, l.loaded, l.confirmed = leftOut, at, at
+	l.leftOut, l.loaded = leftOut, at
 	l.mu.Unlock()
+	l.Set(feedloop.State{InUse: true, Confirmed: at, Err: l.Get().Err})
 	l.log.Info().Int("detectors", set.Len()).Time("confirmed", at).Msg("using the cached detector list until the feed is read")
 	return true
 }
 
 // take puts codes into use. It returns watch.ErrUnchanged if they are already in use, and a
-// *shrink.Error if there are none or too many are missing.
+// *feedloop.Refused if there are none or too many are missing.
 func (l *list) take(codes []string, now time.Time) error {
 	mark := markOf(codes)
 	if l.current.Load() != nil && mark == l.mark {
@@ -122,36 +120,12 @@ func (l *list) save(taken error, now time.Time) {
 	}
 }
 
-// conclude counts, logs and records the outcome of a check.
+// conclude records the outcome of a check.
 func (l *list) conclude(err error) {
-	switch {
-	case err == nil:
-		reloadsLoaded.Inc()
-		l.record(nil)
-		return
-	case errors.Is(err, watch.ErrUnchanged):
-		reloadsUnchanged.Inc()
+	if errors.Is(err, watch.ErrUnchanged) {
 		l.guard.Reset()
-		if l.record(nil) {
-			l.log.Info().Msg("the detector list can be read again and is unchanged")
-		}
-		return
-	case errors.Is(err, watch.ErrUnsettled):
-		reloadsUnsettled.Inc()
-		if l.current.Load() == nil {
-			l.record(err)
-		}
-		return
-	case errors.As(err, new(*shrink.Error)):
-		reloadsRefused.Inc()
-	default:
-		reloadsFailed.Inc()
-		err = fmt.Errorf("cannot load the detector list of %s: %w", l.instance, err)
 	}
-	l.record(err)
-	if l.logged.Allow(err) {
-		l.log.Warn().Err(err).Bool("list_in_use", l.current.Load() != nil).Msg("cannot use the detector list; keeping the last good one")
-	}
+	l.Conclude(err)
 }
 
 // Status is the state of a list. Its product instance cannot be served while Detectors is 0.
@@ -170,18 +144,19 @@ type Status struct {
 }
 
 func (l *list) status(now time.Time) Status {
+	state := l.Get()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := Status{
 		ProductInstance: l.instance, Kind: l.kind, LeftOut: l.leftOut, Doubtful: l.doubtful.entries, Warnings: l.doubtful.warnings,
-		AgeSeconds: now.Sub(l.confirmed).Seconds(),
-		Pending:    l.err == errNotRead || errors.Is(l.err, watch.ErrUnsettled),
+		AgeSeconds: now.Sub(state.Confirmed).Seconds(),
+		Pending:    errors.Is(state.Err, feedloop.ErrNotRead) || errors.Is(state.Err, watch.ErrUnsettled),
 	}
 	if set := l.current.Load(); set != nil {
 		s.Detectors, s.Version, s.LoadedAt = set.Len(), set.Version(), l.loaded.UTC().Format(time.RFC3339)
 	}
-	if l.err != nil {
-		s.Error = l.err.Error()
+	if state.Err != nil {
+		s.Error = state.Err.Error()
 	}
 	return s
 }
@@ -198,22 +173,11 @@ func (l *list) getDoubtful() doubtful {
 	return l.doubtful
 }
 
-// record stores the outcome of a check and reports whether there was an error before.
-func (l *list) record(err error) (failing bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	failing, l.err = l.err != nil, err
-	if err == nil {
-		l.confirmed, l.logged = time.Now(), watch.ErrorLog{}
-	}
-	return failing
-}
-
 // admit returns nil if next may replace current, which is nil at first. It never accepts an empty
 // list, because every measurement would then be rejected as UNKNOWN_DETECTOR.
 func admit(g *shrink.Guard, current, next *batch.Detectors, mark shrink.Mark, now time.Time) error {
 	if next.Len() == 0 {
-		return &shrink.Error{Reason: "the list has no detector codes: an empty list is never used"}
+		return &feedloop.Refused{Reason: "the list has no detector codes: an empty list is never used"}
 	}
 	if current == nil {
 		return nil

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -81,4 +82,13 @@ func codesOf(set *batch.Detectors) []string {
 func tempPath(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), name)
+}
+
+func (f *feed) check(ctx context.Context) time.Duration { return f.loop().Check(ctx) }
+
+// age makes a list as old as if the feed had failed for an hour.
+func age(l *list) {
+	state := l.Get()
+	state.Confirmed = time.Now().Add(-time.Hour)
+	l.Set(state)
 }

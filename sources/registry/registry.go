@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/pipeline/lib/metrics"
 )
 
@@ -137,16 +138,7 @@ func (r *Registry) Status() []Status {
 	return all
 }
 
-var (
-	reloads = metrics.NewCounters("trafficd_registry_reloads_total",
-		"Checks of the detector lists, by result: loaded, unchanged, unsettled (still being written), refused (not plausible) or "+
-			"failed.", "result")
-	reloadsLoaded    = reloads.WithLabelValues("loaded")
-	reloadsUnchanged = reloads.WithLabelValues("unchanged")
-	reloadsUnsettled = reloads.WithLabelValues("unsettled")
-	reloadsRefused   = reloads.WithLabelValues("refused")
-	reloadsFailed    = reloads.WithLabelValues("failed")
-)
+var reloads = feedloop.NewResults("trafficd_registry_reloads_total", "Checks of the detector lists", "loaded")
 
 func gauges(instance string, status func(time.Time) Status) []metrics.Collector {
 	gauge := func(name, help string, value func(Status) float64) metrics.Collector {

@@ -92,7 +92,7 @@ func TestFileIsWatched(t *testing.T) {
 func TestFileCreatedLater(t *testing.T) {
 	path := tempPath(t, "list.json.gz")
 	r := start(t, testConfig(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
-	require.Eventually(t, func() bool { return r.Status()[0].Error != errNotRead.Error() }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Status()[0].Pending == false }, time.Minute, time.Millisecond)
 	require.Contains(t, r.Status()[0].Error, "no such file")
 	require.Nil(t, r.Snapshot("city"))
 	require.Nil(t, r.Snapshot("elsewhere"))

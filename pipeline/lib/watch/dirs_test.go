@@ -1,12 +1,10 @@
 package watch
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -65,33 +63,4 @@ func TestOtherFiles(t *testing.T) {
 	file.follow()
 	require.NoError(t, os.WriteFile(other, nil, 0o600))
 	<-file.Changes()
-}
-
-// TestDirIsReplaced checks that the periodic checks find a change even if the directory itself was
-// replaced, because the operating system continues to watch the renamed directory.
-func TestDirIsReplaced(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "etc")
-	path := filepath.Join(dir, "keys.yaml")
-	put := func(content string) {
-		require.NoError(t, os.WriteFile(path+".new", []byte(content), 0o600))
-		require.NoError(t, os.Rename(path+".new", path))
-	}
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	put("old")
-	file := NewFile(path, 0, 1<<20)
-	contents := make(chan string, 1000)
-	stop := file.Watch(time.Millisecond, func(context.Context) time.Duration {
-		text, _, _ := file.Read()
-		contents <- string(text)
-		return 20 * time.Millisecond
-	})
-	require.Equal(t, "old", <-contents)
-	require.NoError(t, os.Rename(dir, dir+".old"))
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	for i := range 3 {
-		put(fmt.Sprint(i))
-		for <-contents != fmt.Sprint(i) {
-		}
-	}
-	stop()
 }

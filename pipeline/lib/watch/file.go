@@ -1,3 +1,4 @@
+// Package watch reads files that other programs replace.
 package watch
 
 import (
@@ -17,6 +18,15 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
+)
+
+const (
+	// Settle is how long a file must be unmodified before it is read: programs write it in several
+	// steps, with pauses on a busy machine.
+	Settle = 500 * time.Millisecond
+	// Recheck is the time between checks for changes that the operating system does not report, as on
+	// network file systems.
+	Recheck = time.Minute
 )
 
 // Read returns ErrUnchanged if the version in use is still current, ErrUnsettled if the file is

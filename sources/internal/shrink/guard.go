@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"time"
 
+	"trafficd/pipeline/lib/feedloop"
 	"trafficd/pipeline/lib/settings"
 )
 
@@ -29,12 +30,6 @@ func (c Limits) Validate() error {
 	)
 }
 
-// Error is the reason why content was not used although it could be read.
-type Error struct{ Reason string }
-
-// Error implements error.
-func (e *Error) Error() string { return e.Reason }
-
 // Guard decides whether content may replace the content in use. It is not safe for concurrent use.
 type Guard struct {
 	Limits
@@ -46,9 +41,9 @@ type Guard struct {
 	since   time.Time
 }
 
-// Admit returns nil if content with the given mark may replace the content in use, and an *Error
-// otherwise. inUse is the number of entries in use, and missing is the number of those that the new
-// content lacks.
+// Admit returns nil if content with the given mark may replace the content in use, and a
+// *feedloop.Refused otherwise. inUse is the number of entries in use, and missing is the number of
+// those that the new content lacks.
 func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
 	if float64(missing) <= g.MaxShrink*float64(inUse) {
 		g.Reset()
@@ -62,7 +57,7 @@ func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
 		g.Reset()
 		return nil
 	}
-	return &Error{fmt.Sprintf("%s lacks %d of the %d %s in use, more than max_shrink %g allows: "+
+	return &feedloop.Refused{Reason: fmt.Sprintf("%s lacks %d of the %d %s in use, more than max_shrink %g allows: "+
 		"it will be used if it still has the same %s at %s; if this is a mistake, correct the source before then; %s",
 		g.Content, missing, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
 }

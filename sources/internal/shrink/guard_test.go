@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/lib/feedloop"
 )
 
 // markOf returns the mark of the entries from up to, but not including, to.
@@ -27,7 +29,7 @@ func TestGuard(t *testing.T) {
 			require.NoError(t, err)
 			return
 		}
-		var suspect *Error
+		var suspect *feedloop.Refused
 		require.ErrorAs(t, err, &suspect)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "to use it now, restart")

@@ -1,4 +1,4 @@
-package watch
+package feedloop
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestRounds(t *testing.T) {
 			}
 			time.AfterFunc(100*time.Second, stop)
 			var checks []time.Duration
-			Rounds(ctx, poke, time.Second, func(context.Context) time.Duration {
+			rounds(ctx, poke, time.Second, func(context.Context) time.Duration {
 				n := min(len(checks), len(pauses)-1)
 				checks = append(checks, time.Since(start))
 				return pauses[n]
