@@ -37,8 +37,6 @@ func TestValidate(t *testing.T) {
 	f("username must", func(c *Config) { c.Username = "" })
 	f("tls.cert and tls.key", func(c *Config) { c.TLS.Enabled, c.TLS.Cert = true, "cert" })
 	f("tls.enabled must be true", func(c *Config) { c.TLS.CA = "ca" })
-	f("compression is \"gzip\"", func(c *Config) { c.Compression = "gzip" })
-	f("dial_timeout is", func(c *Config) { c.DialTimeout = time.Millisecond })
 	f("write_timeout is", func(c *Config) { c.WriteTimeout = time.Hour })
 	f("block_rows is 0", func(c *Config) { c.BlockRows = 0 })
 	f("block_rows is 200001", func(c *Config) { c.BlockRows = maxBlockRows + 1 })

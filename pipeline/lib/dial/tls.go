@@ -23,9 +23,9 @@ type TLS struct {
 	CA string `setting:"ca"`
 	// PEM file of the client certificate, reread for every connection; empty: none
 	Cert               string `setting:"cert"`
-	Key                string `setting:"key"`                  // PEM file of the private key for cert
-	ServerName         string `setting:"server_name"`          // name in the servers' certificates; empty: the host of the address
-	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for tests only
+	Key                string `setting:"key"`         // PEM file of the private key for cert
+	ServerName         string `setting:"server_name"` // name in the servers' certificates; empty: the host of the address
+	InsecureSkipVerify bool   `setting:"-"`           // accept any certificate; tests set it
 }
 
 func (t TLS) validate(section string) error {

@@ -3,6 +3,7 @@ package observability
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -117,13 +118,15 @@ func faults(t *testing.T) []fault {
 			alerts: "TrafficdClientCertificateExpires", name: "client-expiring",
 			settings: []string{
 				"kafka.enabled=true", "kafka.brokers=" + encrypted, "kafka.create_topic.partitions=1",
-				"kafka.tls.enabled=true", "kafka.tls.insecure_skip_verify=true", "kafka.tls.cert=client.crt", "kafka.tls.key=client.key",
+				"kafka.tls.enabled=true", "kafka.tls.ca=server.crt", "kafka.tls.cert=client.crt", "kafka.tls.key=client.key",
 			},
 			prepare: func(d *daemon) {
 				d.certificate(10*24*time.Hour + time.Hour)
 				for _, name := range []string{"crt", "key"} {
 					require.NoError(t, os.Rename(d.path("tls."+name), d.path("client."+name)))
 				}
+				broker := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+				require.NoError(t, os.WriteFile(d.path("server.crt"), broker, 0o600))
 			},
 			env: []string{"FILE=client.crt"},
 		},

@@ -57,7 +57,7 @@ func (r *Rig) newDaemon(binary string, n int) *Daemon {
 	must.Do(d.Configure("unused", "tk_unused", "ingest", r.cfg.Detectors,
 		"shutdown_timeout="+stopLimit.String(),
 		"clickhouse.addresses="+list(servers), "kafka.brokers="+list(brokers),
-		"clickhouse.dial_timeout=500ms", "clickhouse.write_timeout=2s",
+		"clickhouse.write_timeout=2s",
 		"clickhouse.delivery.linger=100ms", "clickhouse.delivery.retry_min=20ms", "clickhouse.delivery.retry_max=300ms",
 		"clickhouse.block_rows=2000",
 		"kafka.dial_timeout=500ms", "kafka.request_timeout=1500ms", "kafka.resolve_after=1s", "kafka.metadata_max_age=500ms",
