@@ -47,8 +47,8 @@ func writeForecasts(t testing.TB, streets int) (path string) {
 	return path
 }
 
-// TestForecastFaults checks that valid records are read, invalid ones reported, and the exit code is
-// 2 if there are any.
+// TestForecastFaults checks that valid records are read, invalid ones reported, and the exit code
+// is 2 if there are any.
 func TestForecastFaults(t *testing.T) {
 	good := `{"street":1,"fromnode":1,"forecast":[{"start":"2026-11-20T18:00Z","end":"2026-11-20T19:15:00+01:00","speed_valid":true,"speed":50}]}`
 	read := func(text string) (forecast.Content, string, error) {

@@ -443,8 +443,9 @@ func TestJournalOfIdempotencyStore(t *testing.T) {
 	require.Contains(t, runWith(t, "", "journal", "dump", dir, "--frames").out, `"rows":0,"rejected":3,"idempotencyKey":true`)
 }
 
-// TestJournalOfRunningDaemon checks that while a daemon writes, delivers and deletes, ls and cursors
-// find an undamaged journal and do not disturb the daemon, and verify and dump do not begin.
+// TestJournalOfRunningDaemon checks that while a daemon writes, delivers and deletes, ls and
+// cursors find an undamaged journal and do not disturb the daemon, and verify and dump do not
+// begin.
 func TestJournalOfRunningDaemon(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), []string{"clickhouse", "kafka"})

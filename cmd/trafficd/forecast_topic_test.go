@@ -22,7 +22,6 @@ import (
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/internal/ops"
 	pb "trafficd/schemas/proto/trafficd/v1"
-	"trafficd/sinks/layers"
 )
 
 // TestForecastTopicHistories checks that daemons that have followed a topic for different times,
@@ -133,18 +132,6 @@ func (d *process) forecasts(query string) *pb.StreetForecastResponse {
 	got, err := response.Layer()
 	require.NoError(d.t, err)
 	return got
-}
-
-// tryLayer requests the layer from a daemon that might not be listening yet.
-func (d *process) tryLayer(query string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodHead, "http://"+d.API+layers.Path+query, nil)
-	require.NoError(d.t, err)
-	req.Header.Set("Authorization", "apiKey map")
-	response, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	return response, response.Body.Close()
 }
 
 // topicWriter writes valid and invalid records.

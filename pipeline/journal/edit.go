@@ -21,8 +21,8 @@ func Lock(dir string, opts ...Option) (io.Closer, error) {
 }
 
 // LockShared keeps daemons from opening the directory of a journal, which others may read too. It
-// fails with an error that wraps ErrLocked if a daemon has the directory open. A directory without a
-// lock file, such as a copy, is not locked.
+// fails with an error that wraps ErrLocked if a daemon has the directory open. A directory without
+// a lock file, such as a copy, is not locked.
 func LockShared(dir string) (io.Closer, error) {
 	file, err := os.Open(filepath.Join(dir, lockName))
 	switch {

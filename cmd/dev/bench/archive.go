@@ -39,7 +39,8 @@ func (o options) archive(ctx context.Context) {
 	defer os.RemoveAll(dir)
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: dir, Only: "clickhouse", Stderr: o.notes}))
 	defer func() { _ = stores.Close() }() // the data is temporary, so an error does not matter
-	d := newDaemon(o.daemon, must.Get(town.New(town.DefaultConfig())).Detectors(), "clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP)
+	network := must.Get(town.New(town.DefaultMeasurementConfig()))
+	d := newDaemon(o.daemon, network.Detectors(), "clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP)
 	defer d.stop()
 	var cpu [2]time.Duration
 	for i, interval := range []string{"0s", "10s"} {
@@ -53,7 +54,7 @@ func (o options) archive(ctx context.Context) {
 
 // sendDay sends a day of measurements of all detectors, each interval in batches of its own.
 func sendDay(d *daemon, day string) {
-	c := town.DefaultConfig()
+	c := town.DefaultMeasurementConfig()
 	c.From, c.Types, c.AllTypes = must.Get(time.Parse(time.DateOnly, day)), []string{"speed", "flow"}, true
 	client := must.Get(d.dial())
 	defer client.Close()

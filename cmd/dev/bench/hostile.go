@@ -198,7 +198,8 @@ func (t *target) send(client *http.Client, key, idempotencyKey string, body []by
 
 func item(detector string, at time.Time) string {
 	at = at.Truncate(time.Second)
-	m := contract.Measurement{DetectorCode: detector, MeasureTypeCode: "speed", TimestampFrom: at, TimestampTo: at.Add(time.Minute), Value: "50"}
+	m := contract.Measurement{DetectorCode: detector, MeasureTypeCode: "speed", TimestampFrom: at, Value: "50"}
+	m.TimestampTo = at.Add(time.Minute)
 	return string(m.AppendJSON(nil))
 }
 

@@ -65,9 +65,10 @@ func command() *cobra.Command {
 	runs := 1
 	var given map[string]string
 	c := &cobra.Command{
-		Use:           "chaos",
-		Short:         "Inject faults into trafficd and its stores, and count lost and duplicated measurements",
-		Long:          `chaos injects faults into trafficd and its stores under load, and counts lost, duplicated, reordered and altered measurements.`,
+		Use:   "chaos",
+		Short: "Inject faults into trafficd and its stores, and count lost and duplicated measurements",
+		Long: `chaos injects faults into trafficd and its stores under load, and counts lost, duplicated,
+reordered and altered measurements.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -193,7 +193,8 @@ func report(out io.Writer, t ledger.Tally, found *result) {
 	}
 }
 
-// summary returns the last lines of the output: the unexpected responses and exits, the faults, the kills of each target and, on the last line, the totals.
+// summary returns the last lines of the output: the unexpected responses and exits, the faults, the
+// kills of each target and, on the last line, the totals.
 func (r *result) summary(seed uint64) string {
 	var all judge.Verdict
 	for _, v := range r.stores {

@@ -66,9 +66,9 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 	}
 	now := time.Now().UTC()
 	offset := must.Get(q.utcOffset(now))
-	c := town.DefaultConfig()
+	c := town.DefaultMeasurementConfig()
 	c.Streets, c.Types, c.AllTypes, c.UTCOffset = q.detectors, []string{"speed", "flow"}, true, offset.Hours()
-	write := func(ctx context.Context, path string, c town.Config) error {
+	write := func(ctx context.Context, path string, c town.MeasurementConfig) error {
 		network, err := town.New(c)
 		if err != nil {
 			return err
@@ -163,7 +163,8 @@ func (q *quickstart) live(ctx context.Context) {
 		}
 		args, err := q.source.live(time.Now().UTC().Truncate(liveStep).Add(-liveStep))
 		if err == nil { // in small batches
-			args = append(append([]string{"send"}, args...), "--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile), "--quiet", "--batch", "250")
+			args = append(append([]string{"send"}, args...),
+				"--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile), "--quiet", "--batch", "250")
 			_, _, err = q.trafficctl(ctx, nil, args...)
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != last {

@@ -33,7 +33,7 @@ func main() {
 }
 
 func newMeasurements() *cobra.Command {
-	c := town.DefaultConfig()
+	c := town.DefaultMeasurementConfig()
 	var registry, output string
 	cmd := &cobra.Command{
 		Use:   "measurements",
@@ -60,7 +60,7 @@ returns for single items.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&c.Streets, "detectors", c.Streets, "number of detectors")
-	townFlags(f, &c.TownConfig, &c.From, &output)
+	townFlags(f, &c.Config, &c.From, &output)
 	f.IntVar(&c.Days, "days", c.Days, "number of days")
 	f.IntVar(&c.Count, "intervals", 0, "number of intervals, instead of --days")
 	f.DurationVar(&c.Interval, "interval", c.Interval, "length of an interval")
@@ -95,7 +95,7 @@ of the same --seed and --utc-offset.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&c.Streets, "streets", c.Streets, "number of streets, counting each direction")
-	townFlags(f, &c.TownConfig, &c.From, &output)
+	townFlags(f, &c.Config, &c.From, &output)
 	f.IntVar(&c.Periods, "periods", c.Periods, "number of periods per street")
 	f.DurationVar(&c.Step, "step", c.Step, "length of a period")
 	f.StringVar(&format, "format", forecasts.FormatProtobuf, "protobuf, json or ndjson")
@@ -103,7 +103,7 @@ of the same --seed and --utc-offset.`,
 }
 
 // townFlags adds the flags that both commands have.
-func townFlags(f *pflag.FlagSet, c *town.TownConfig, from *time.Time, output *string) {
+func townFlags(f *pflag.FlagSet, c *town.Config, from *time.Time, output *string) {
 	f.TimeVar(from, "from", *from, []string{time.RFC3339, time.DateOnly}, "start, in UTC")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random numbers")
 	f.Float64Var(&c.UTCOffset, "utc-offset", 0, "UTC offset of the town's rush hours, in hours")

@@ -150,9 +150,9 @@ type Posted struct {
 // maxResult is the maximum size of a result in bytes. A result with 140,000 rejections is smaller.
 const maxResult = 128 << 20
 
-// Post posts a batch, compressed with gzip, once. idempotencyKey may be empty. The error is an *Error
-// for a status other than 207. After any other error, the batch may have been accepted; repeating the
-// same request is safe if it has a key.
+// Post posts a batch, compressed with gzip, once. idempotencyKey may be empty. The error is an
+// *Error for a status other than 207. After any other error, the batch may have been accepted;
+// repeating the same request is safe if it has a key.
 func (c *Client) Post(ctx context.Context, idempotencyKey string, packed []byte) (*Posted, error) {
 	req, err := c.NewRequest(ctx, http.MethodPost, bytes.NewReader(packed))
 	if err != nil {

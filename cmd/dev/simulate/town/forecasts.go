@@ -19,7 +19,7 @@ import (
 // ForecastConfig describes the forecasts to generate. Each field corresponds to the flag with the
 // same name.
 type ForecastConfig struct {
-	TownConfig
+	Config
 	From    time.Time // start of the first period, in UTC
 	Periods int
 	Step    time.Duration // length of a period
@@ -27,7 +27,7 @@ type ForecastConfig struct {
 
 // DefaultForecastConfig returns the settings for 1,000 streets and six hours. The caller sets From.
 func DefaultForecastConfig() ForecastConfig {
-	return ForecastConfig{TownConfig: TownConfig{Streets: 1000, Seed: 1}, Periods: 24, Step: 15 * time.Minute}
+	return ForecastConfig{Config: Config{Streets: 1000, Seed: 1}, Periods: 24, Step: 15 * time.Minute}
 }
 
 // Validate returns an error for the first invalid setting.
@@ -42,19 +42,19 @@ func (c ForecastConfig) Validate() error {
 	case c.From.Year() < 1970 || c.end().Year() > 2261:
 		return errors.New("--from and the end of the last period must be in the years 1970 to 2261, which the daemon accepts")
 	}
-	return c.TownConfig.Validate()
+	return c.Config.Validate()
 }
 
 func (c ForecastConfig) end() time.Time { return c.From.Add(time.Duration(c.Periods) * c.Step) }
 
-// Forecasts returns a forecast for each street of a generated town. The same configuration produces the
-// same forecasts.
+// Forecasts returns a forecast for each street of a generated town. The same configuration produces
+// the same forecasts.
 func Forecasts(cfg ForecastConfig) (iter.Seq[*pb.StreetForecast], error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	return func(yield func(*pb.StreetForecast) bool) {
-		t := NewTown(cfg.TownConfig)
+		t := NewTown(cfg.Config)
 		for i := range t.Streets {
 			s := &t.Streets[i]
 			f := &pb.StreetForecast{Street: s.Number, Fromnode: s.From, OpenLRcode: s.OpenLR(), Forecast: periods(cfg, t, s)}

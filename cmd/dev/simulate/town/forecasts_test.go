@@ -56,10 +56,10 @@ func TestForecasts(t *testing.T) {
 // forecast for its street.
 func TestForecastsAgreeWithMeasurements(t *testing.T) {
 	at := time.Date(2026, 11, 3, 7, 30, 0, 0, time.UTC)
-	same := TownConfig{Streets: 400, Seed: 3, UTCOffset: 1}
+	same := Config{Streets: 400, Seed: 3, UTCOffset: 1}
 	measured := map[string]float64{}
-	for item := range network(t, configured(func(c *Config) {
-		c.TownConfig, c.From, c.Interval, c.Count, c.Types = same, at, 5*time.Minute, 1, []string{"speed"}
+	for item := range network(t, configured(func(c *MeasurementConfig) {
+		c.Config, c.From, c.Interval, c.Count, c.Types = same, at, 5*time.Minute, 1, []string{"speed"}
 	})).Items() {
 		var m struct {
 			DetectorCode string
@@ -70,7 +70,7 @@ func TestForecastsAgreeWithMeasurements(t *testing.T) {
 	}
 	require.Greater(t, len(measured), 350)
 	found := 0
-	for _, f := range forecastsOf(t, func(c *ForecastConfig) { c.TownConfig, c.From, c.Periods, c.Step = same, at, 1, 5*time.Minute }) {
+	for _, f := range forecastsOf(t, func(c *ForecastConfig) { c.Config, c.From, c.Periods, c.Step = same, at, 1, 5*time.Minute }) {
 		if value, ok := measured[fmt.Sprintf("D%d-%d", f.Street, f.Fromnode)]; ok {
 			found++
 			require.InEpsilon(t, f.Forecast[0].Speed, value, 0.2)

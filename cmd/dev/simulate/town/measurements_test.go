@@ -13,20 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func configured(change func(*Config)) Config {
-	cfg := DefaultConfig()
+func configured(change func(*MeasurementConfig)) MeasurementConfig {
+	cfg := DefaultMeasurementConfig()
 	cfg.Streets, cfg.Interval = 300, 30*time.Minute
 	change(&cfg)
 	return cfg
 }
 
-func network(t testing.TB, cfg Config) *Network {
+func network(t testing.TB, cfg MeasurementConfig) *Network {
 	n, err := New(cfg)
 	require.NoError(t, err)
 	return n
 }
 
-func ndjson(t testing.TB, cfg Config) string {
+func ndjson(t testing.TB, cfg MeasurementConfig) string {
 	var b strings.Builder
 	for item := range network(t, cfg).Items() {
 		fmt.Fprintf(&b, "%s\n", item.JSON)
@@ -34,7 +34,7 @@ func ndjson(t testing.TB, cfg Config) string {
 	return b.String()
 }
 
-func registry(t testing.TB, cfg Config) [][]string {
+func registry(t testing.TB, cfg MeasurementConfig) [][]string {
 	var b bytes.Buffer
 	require.NoError(t, network(t, cfg).WriteRegistry(&b))
 	rows, err := csv.NewReader(&b).ReadAll()
@@ -43,7 +43,7 @@ func registry(t testing.TB, cfg Config) [][]string {
 }
 
 func TestSameSeedSameBytes(t *testing.T) {
-	cfg := configured(func(c *Config) { c.ErrorRate = 0.05 })
+	cfg := configured(func(c *MeasurementConfig) { c.ErrorRate = 0.05 })
 	require.Equal(t, ndjson(t, cfg), ndjson(t, cfg))
 	require.Equal(t, registry(t, cfg), registry(t, cfg))
 	other := cfg
@@ -55,8 +55,8 @@ func TestSameSeedSameBytes(t *testing.T) {
 // TestErrorRateKeepsValidItems checks that the error rate changes only the items that it makes
 // invalid.
 func TestErrorRateKeepsValidItems(t *testing.T) {
-	good := strings.Split(ndjson(t, configured(func(*Config) {})), "\n")
-	mixed := strings.Split(ndjson(t, configured(func(c *Config) { c.ErrorRate = 0.1 })), "\n")
+	good := strings.Split(ndjson(t, configured(func(*MeasurementConfig) {})), "\n")
+	mixed := strings.Split(ndjson(t, configured(func(c *MeasurementConfig) { c.ErrorRate = 0.1 })), "\n")
 	require.Len(t, mixed, len(good))
 	changed := 0
 	for i := range good {
@@ -68,7 +68,7 @@ func TestErrorRateKeepsValidItems(t *testing.T) {
 }
 
 func TestRegistry(t *testing.T) {
-	rows := registry(t, configured(func(c *Config) { c.Streets = 14_000 }))
+	rows := registry(t, configured(func(c *MeasurementConfig) { c.Streets = 14_000 }))
 	require.Equal(t, "detectorCode", rows[0][0])
 	codes := map[string]bool{}
 	for _, row := range rows[1:] {
@@ -80,7 +80,7 @@ func TestRegistry(t *testing.T) {
 // TestRushHours checks that on working days, rush hours have more and slower traffic than the
 // night.
 func TestRushHours(t *testing.T) {
-	cfg := configured(func(c *Config) {
+	cfg := configured(func(c *MeasurementConfig) {
 		c.From = time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC) // a Tuesday
 		c.AllTypes = true
 	})
@@ -105,7 +105,7 @@ func TestRushHours(t *testing.T) {
 // TestIntervalsAreIndependent checks that an interval that is generated alone has the same
 // measurements as in the whole day.
 func TestIntervalsAreIndependent(t *testing.T) {
-	cfg := configured(func(*Config) {})
+	cfg := configured(func(*MeasurementConfig) {})
 	day := ndjson(t, cfg)
 	cfg.From, cfg.Count = cfg.From.Add(9*time.Hour), 1
 	single := ndjson(t, cfg)
@@ -115,27 +115,27 @@ func TestIntervalsAreIndependent(t *testing.T) {
 }
 
 func TestConfigValidate(t *testing.T) {
-	f := func(name string, change func(*Config)) {
+	f := func(name string, change func(*MeasurementConfig)) {
 		t.Helper()
-		require.NoError(t, DefaultConfig().Validate())
+		require.NoError(t, DefaultMeasurementConfig().Validate())
 		require.ErrorContains(t, configured(change).Validate(), name)
 	}
-	f("--detectors", func(c *Config) { c.Streets = 0 })
-	f("--from", func(c *Config) { c.From = time.Time{} })
-	f("--days", func(c *Config) { c.Days = 0 })
-	f("--interval", func(c *Config) { c.Interval = 0 })
-	f("--types", func(c *Config) { c.Types = nil })
-	f("--types", func(c *Config) { c.Types = []string{"colour"} })
-	f("--gap-rate", func(c *Config) { c.GapRate = 1 })
-	f("--error-rate", func(c *Config) { c.ErrorRate = -1 })
-	f("--gap-rate NaN", func(c *Config) { c.GapRate = math.NaN() })
-	f("--error-rate NaN", func(c *Config) { c.ErrorRate = math.NaN() })
-	f("--intervals", func(c *Config) { c.Count = -1 })
-	f("--utc-offset", func(c *Config) { c.UTCOffset = 15 })
+	f("--detectors", func(c *MeasurementConfig) { c.Streets = 0 })
+	f("--from", func(c *MeasurementConfig) { c.From = time.Time{} })
+	f("--days", func(c *MeasurementConfig) { c.Days = 0 })
+	f("--interval", func(c *MeasurementConfig) { c.Interval = 0 })
+	f("--types", func(c *MeasurementConfig) { c.Types = nil })
+	f("--types", func(c *MeasurementConfig) { c.Types = []string{"colour"} })
+	f("--gap-rate", func(c *MeasurementConfig) { c.GapRate = 1 })
+	f("--error-rate", func(c *MeasurementConfig) { c.ErrorRate = -1 })
+	f("--gap-rate NaN", func(c *MeasurementConfig) { c.GapRate = math.NaN() })
+	f("--error-rate NaN", func(c *MeasurementConfig) { c.ErrorRate = math.NaN() })
+	f("--intervals", func(c *MeasurementConfig) { c.Count = -1 })
+	f("--utc-offset", func(c *MeasurementConfig) { c.UTCOffset = 15 })
 }
 
 func BenchmarkItems(b *testing.B) {
-	cfg := configured(func(c *Config) { c.Streets = 1000 })
+	cfg := configured(func(c *MeasurementConfig) { c.Streets = 1000 })
 	items := 0
 	for b.Loop() {
 		for range network(b, cfg).Items() {

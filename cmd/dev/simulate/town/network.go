@@ -3,9 +3,9 @@
 // with every error for which the daemon rejects individual items (contract 1.2, rules 2 to 13).
 //
 // The traffic of a street is a function of the street, the time and the seed. Measurements and
-// forecasts therefore agree although they are generated separately, and the same Config produces
-// the same bytes. Errors use separate random numbers, so the error rate does not change valid
-// items.
+// forecasts therefore agree although they are generated separately, and the same MeasurementConfig
+// produces the same bytes. Errors use separate random numbers, so the error rate does not change
+// valid items.
 package town
 
 import (
@@ -23,10 +23,10 @@ import (
 // Types lists the supported measure types.
 var Types = []string{"speed", "flow", "occupancy"}
 
-// Config describes what to generate. Each field corresponds to the flag with the same name, except
-// that Streets is --detectors and Count is --intervals.
-type Config struct {
-	TownConfig
+// MeasurementConfig describes what to generate. Each field corresponds to the flag with the same
+// name, except that Streets is --detectors and Count is --intervals.
+type MeasurementConfig struct {
+	Config
 	From      time.Time // start of the first interval
 	Days      int
 	Count     int // number of intervals; 0: as many as Days contains
@@ -37,21 +37,21 @@ type Config struct {
 	ErrorRate float64 // fraction of measurements that are invalid
 }
 
-// DefaultConfig returns the settings for one day and 14,000 detectors, so that each interval fits
-// into one batch.
-func DefaultConfig() Config {
-	return Config{
-		TownConfig: TownConfig{Streets: 14_000, Seed: 1},
-		From:       time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
-		Days:       1,
-		Interval:   5 * time.Minute,
-		Types:      Types,
-		GapRate:    0.01,
+// DefaultMeasurementConfig returns the settings for one day and 14,000 detectors, so that each
+// interval fits into one batch.
+func DefaultMeasurementConfig() MeasurementConfig {
+	return MeasurementConfig{
+		Config:   Config{Streets: 14_000, Seed: 1},
+		From:     time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
+		Days:     1,
+		Interval: 5 * time.Minute,
+		Types:    Types,
+		GapRate:  0.01,
 	}
 }
 
 // Validate returns an error for the first invalid setting.
-func (c Config) Validate() error {
+func (c MeasurementConfig) Validate() error {
 	switch {
 	case c.Streets < 1 || c.Streets > 10_000_000:
 		return fmt.Errorf("--detectors %d must be 1 to 10,000,000 (they are kept in memory)", c.Streets)
@@ -78,11 +78,11 @@ func (c Config) Validate() error {
 			return fmt.Errorf("--types: %q must be one of %v", kind, Types)
 		}
 	}
-	return c.TownConfig.Validate()
+	return c.Config.Validate()
 }
 
 // Intervals returns the number of intervals.
-func (c Config) Intervals() int {
+func (c MeasurementConfig) Intervals() int {
 	return cmp.Or(c.Count, int(time.Duration(c.Days)*24*time.Hour/c.Interval))
 }
 
@@ -91,17 +91,17 @@ const faultStream = math.MaxUint64
 
 // Network is a town with a detector for each direction of its streets.
 type Network struct {
-	cfg       Config
+	cfg       MeasurementConfig
 	town      *Town
 	detectors []detector
 }
 
 // New generates a network.
-func New(cfg Config) (*Network, error) {
+func New(cfg MeasurementConfig) (*Network, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Network{cfg: cfg, town: NewTown(cfg.TownConfig), detectors: make([]detector, cfg.Streets)}
+	n := &Network{cfg: cfg, town: NewTown(cfg.Config), detectors: make([]detector, cfg.Streets)}
 	for i := range n.detectors {
 		s := &n.town.Streets[i]
 		d := &n.detectors[i]

@@ -18,7 +18,7 @@ import (
 // TestMeasurementsAreValid checks that the daemon accepts every measurement of a registered
 // detector. Measurements are ordered by time, and each interval starts a batch.
 func TestMeasurementsAreValid(t *testing.T) {
-	cfg := configured(func(c *Config) { c.AllTypes = true })
+	cfg := configured(func(c *MeasurementConfig) { c.AllTypes = true })
 	var all [][]byte
 	type m struct {
 		DetectorCode, MeasureTypeCode string
@@ -46,7 +46,7 @@ func TestMeasurementsAreValid(t *testing.T) {
 // TestFaults checks that every kind of fault occurs, and the daemon rejects it with the code that
 // the table lists.
 func TestFaults(t *testing.T) {
-	cfg := configured(func(c *Config) { c.ErrorRate = 1 })
+	cfg := configured(func(c *MeasurementConfig) { c.ErrorRate = 1 })
 	var wrong [][]byte
 	var want []string
 	for _, fault := range Faults {
@@ -78,9 +78,9 @@ func TestFaults(t *testing.T) {
 	}, codes, "all codes of contract 1.2 except that of the batch size, and no valid item")
 }
 
-// codesOf validates the items as a daemon with the detectors of the network, and returns the code of
-// each rejected index.
-func codesOf(t *testing.T, cfg Config, items [][]byte) map[int]string {
+// codesOf validates the items as a daemon with the detectors of the network, and returns the code
+// of each rejected index.
+func codesOf(t *testing.T, cfg MeasurementConfig, items [][]byte) map[int]string {
 	t.Helper()
 	var known []string
 	for _, row := range registry(t, cfg)[1:] {

@@ -37,12 +37,12 @@ type Town struct {
 	// Streets holds the two directions of each street next to each other. If the number of elements is
 	// odd, the last one is a one-way street.
 	Streets []Street
-	cfg     TownConfig
+	cfg     Config
 }
 
-// TownConfig holds the size, the seed and the UTC offset of a town. Each field corresponds to the
+// Config holds the size, the seed and the UTC offset of a town. Each field corresponds to the
 // flag with the same name.
-type TownConfig struct {
+type Config struct {
 	Streets   int
 	Seed      uint64
 	UTCOffset float64 // hours
@@ -63,7 +63,7 @@ type Street struct {
 }
 
 // Validate returns an error for the first invalid setting. The caller limits Streets.
-func (c TownConfig) Validate() error {
+func (c Config) Validate() error {
 	if !(c.UTCOffset >= -12 && c.UTCOffset <= 14) {
 		return fmt.Errorf("--utc-offset %g must be -12 to 14 hours", c.UTCOffset)
 	}
@@ -71,7 +71,7 @@ func (c TownConfig) Validate() error {
 }
 
 // NewTown generates a town.
-func NewTown(cfg TownConfig) *Town {
+func NewTown(cfg Config) *Town {
 	g := growth{seed: cfg.Seed, nodes: map[crossing]int32{{}: 1}, built: map[[2]crossing]bool{}}
 	g.plan(crossing{}, 0)
 	t := &Town{cfg: cfg, Streets: make([]Street, 0, cfg.Streets+1)}

@@ -10,7 +10,7 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-func town(streets int) *Town { return NewTown(TownConfig{Streets: streets, Seed: 1}) }
+func town(streets int) *Town { return NewTown(Config{Streets: streets, Seed: 1}) }
 
 // TestTownIsConnected checks that every street has two directions and is connected to all others,
 // and that its location reference decodes to its ends.
@@ -59,7 +59,7 @@ func TestTownIsConnected(t *testing.T) {
 // another town.
 func TestTownGrows(t *testing.T) {
 	require.Equal(t, town(1000).Streets, town(1400).Streets[:1000])
-	require.NotEqual(t, town(1000).Streets, NewTown(TownConfig{Streets: 1000, Seed: 2}).Streets)
+	require.NotEqual(t, town(1000).Streets, NewTown(Config{Streets: 1000, Seed: 2}).Streets)
 }
 
 // TestBridges checks that there are streets on both sides of the river and few bridges.
@@ -119,7 +119,7 @@ func TestJamsMove(t *testing.T) {
 // the town's local time.
 func TestTraffic(t *testing.T) {
 	day := town(1000)
-	clocks := NewTown(TownConfig{Streets: 1000, Seed: 1, UTCOffset: 5.5})
+	clocks := NewTown(Config{Streets: 1000, Seed: 1, UTCOffset: 5.5})
 	sums := map[int]float64{}
 	for minute := 0; minute < 24*60; minute += 15 {
 		at := time.Date(2026, 11, 3, 0, minute, 0, 0, time.UTC)

@@ -1,5 +1,5 @@
-// Package forecast reads forecast files, and gets and formats the daemon's forecast layer. Package trafficd/sources/forecasts defines the file formats and the
-// validity of forecasts.
+// Package forecast reads forecast files, and gets and formats the daemon's forecast layer. Package
+// trafficd/sources/forecasts defines the file formats and the validity of forecasts.
 package forecast
 
 import (

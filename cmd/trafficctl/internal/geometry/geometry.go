@@ -51,7 +51,9 @@ func (c Config) Validate() error {
 type Tally struct{ Converted, Omitted int64 }
 
 // Run converts all records. It calls omit for each record that cannot be converted.
-func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, c geo.Conversion, omit func(position string, err error)) (Tally, error) {
+func Run(
+	ctx context.Context, in io.Reader, out io.Writer, cfg Config, c geo.Conversion, omit func(position string, err error),
+) (Tally, error) {
 	r := &run{cfg: cfg, conversion: c, out: out, omit: omit, frame: cfg.To.frame()}
 	err := r.convert(ctx, in)
 	text := r.frame.tail

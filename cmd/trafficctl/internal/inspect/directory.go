@@ -148,8 +148,8 @@ func (f *Directory) Inspect() (in *journal.Inspection, err error) {
 	return in, err
 }
 
-// attempt calls read until it returns true. Without a daemon that could be the reason, it calls read
-// only once.
+// attempt calls read until it returns true. Without a daemon that could be the reason, it calls
+// read only once.
 func (f *Directory) attempt(read func() (intact bool, err error)) error {
 	for n := 1; ; n++ {
 		intact, err := read()

@@ -40,7 +40,8 @@ func (g *Gap) Range() string {
 }
 
 // Frames implements Journal. It verifies the frames' checksums. Any error other than a *Gap ends
-// the sequence. A frame is valid until the next one. A torn tail ends the sequence without an error.
+// the sequence. A frame is valid until the next one. A torn tail ends the sequence without an
+// error.
 func (f *Directory) Frames(from, to uint64) iter.Seq2[durable.Frame, error] {
 	return func(yield func(durable.Frame, error) bool) {
 		in, err := f.Inspect()
@@ -51,7 +52,7 @@ func (f *Directory) Frames(from, to uint64) iter.Seq2[durable.Frame, error] {
 		r := frameReader{yield: yield, last: to}
 		for i, s := range f.segments {
 			end, visible := f.span(i, in)
-			if !f.readSegment(&r, s, max(from, s.first), end, newView(visible, f.onRead)) {
+			if !f.readSegment(&r, max(from, s.first), end, newView(visible, f.onRead)) {
 				return
 			}
 		}
@@ -63,7 +64,7 @@ func (f *Directory) Frames(from, to uint64) iter.Seq2[durable.Frame, error] {
 
 // readSegment reads the frames [from, end) of a segment. It returns false if yield has returned
 // false, or at the end of the journal.
-func (f *Directory) readSegment(r *frameReader, s segment, from, end uint64, files *view) bool {
+func (f *Directory) readSegment(r *frameReader, from, end uint64, files *view) bool {
 	if r.next == 0 {
 		r.next = from
 	}

@@ -98,7 +98,8 @@ func (g *generator) item() ledger.Item {
 func (g *generator) text(i ledger.Item) string {
 	number := func(v float64) json.Number { return json.Number(fmt.Sprint(v)) }
 	m := contract.Measurement{
-		DetectorCode: i.Detector, MeasureTypeCode: i.Type, TimestampFrom: time.Unix(0, i.From), TimestampTo: time.Unix(0, i.To), Value: number(i.Value),
+		DetectorCode: i.Detector, MeasureTypeCode: i.Type, TimestampFrom: time.Unix(0, i.From), TimestampTo: time.Unix(0, i.To),
+		Value: number(i.Value),
 	}
 	switch {
 	case !math.IsNaN(i.Quality):

@@ -163,9 +163,9 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.text) }
 
-// sendToSome posts a batch to a random replica, to the load balancer, or to all replicas at the same
-// time, and returns one of the results, or an error if there is none. It records differing results
-// and statuses that are not retryable.
+// sendToSome posts a batch to a random replica, to the load balancer, or to all replicas at the
+// same time, and returns one of the results, or an error if there is none. It records differing
+// results and statuses that are not retryable.
 func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err error) {
 	to := slices.Clone(c.Endpoints)
 	switch roll := c.rng.IntN(4); {

@@ -1,6 +1,6 @@
-// Package replication makes the ClickHouse library of devstores serve other replicas. It patches the
-// machine code of that library in memory: README.md says why, how the places were found and when to
-// delete this package.
+// Package replication makes the ClickHouse library of devstores serve other replicas. It patches
+// the machine code of that library in memory: README.md says why, how the places were found and
+// when to delete this package.
 package replication
 
 import (
@@ -38,9 +38,9 @@ var known = places{
 
 var noCredentials [256]byte // zeros, which are two empty std::strings
 
-// Enable patches the library that this process has loaded from a file, before its main runs. address
-// is where the other replicas reach this one. Enable compares the bytes at each place first, so it
-// rejects any other version of the library.
+// Enable patches the library that this process has loaded from a file, before its main runs.
+// address is where the other replicas reach this one. Enable compares the bytes at each place
+// first, so it rejects any other version of the library.
 func Enable(library, address string) (err error) {
 	defer must.Return(&err)
 	if own := runtime.GOOS + "/" + runtime.GOARCH; own != platform {
