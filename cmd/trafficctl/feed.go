@@ -65,7 +65,7 @@ func newFeedCommand(std streams, use, short, example string, run func(context.Co
 	f := cmd.Flags()
 	f.StringVar(&in.format, "format", "auto", "auto, or one of "+strings.Join(names, ", "))
 	f.StringVar(&in.sites, "sites", "", "`file` or URL of the list of sites")
-	f.StringVar(&in.meaning, "time", "", "what a time is that does not say it: begin, end or middle of the interval (default that of the format)")
+	f.StringVar(&in.meaning, "time", "", "what times are that do not say it: begin, end or middle of intervals (default that of the format)")
 	f.DurationVar(&in.period, "period", 0, "length of intervals that the document does not say (default that of the format)")
 	f.StringVar(&in.zone, "zone", "", "IANA time `zone` of times without a UTC offset (default that of the format)")
 	f.StringVar(&in.published, "published", "", "`time` of publication, for documents without a time or date (default that of the server)")
