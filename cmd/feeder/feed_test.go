@@ -364,3 +364,78 @@ func TestDeliver(t *testing.T) {
 	require.NotEqual(t, idempotencyKey("test", "1.0", nil), idempotencyKey("test", "2.0", nil), "a value that changes back is sent")
 	require.Equal(t, ops.OK, readiness(list, []*feed{f}).Components["test"].State)
 }
+
+// siteTable returns a table of sites whose flow and speed are of lane 1, with positions.
+func siteTable(sites int) []byte {
+	var b strings.Builder
+	b.WriteString(`<d2LogicalModel><payloadPublication><measurementSiteTable id="T" version="1">`)
+	for site := range sites {
+		fmt.Fprintf(&b, `<measurementSiteRecord id="S%d" version="7"><measurementSiteName><values><value lang="nl">Road %d</value></values></measurementSiteName>
+<measurementSiteNumberOfLanes>1</measurementSiteNumberOfLanes>`, site, site)
+		for i, kind := range []string{"trafficFlow", "trafficSpeed"} {
+			fmt.Fprintf(&b, `<measurementSpecificCharacteristics index="%d"><measurementSpecificCharacteristics><period>60</period>
+<specificLane>lane1</specificLane><specificMeasurementValueType>%s</specificMeasurementValueType></measurementSpecificCharacteristics></measurementSpecificCharacteristics>`, i+1, kind)
+		}
+		fmt.Fprintf(&b, `<measurementSiteLocation><locationForDisplay><latitude>52.%04d</latitude><longitude>4.5</longitude></locationForDisplay></measurementSiteLocation>
+</measurementSiteRecord>`, site%10_000)
+	}
+	b.WriteString(`</measurementSiteTable></payloadPublication></d2LogicalModel>`)
+	return []byte(b.String())
+}
+
+// TestTable checks that nothing is pulled before the site table was read, that codes, totals and
+// the list of sites follow it, and that the last one is used after a restart without network.
+func TestTable(t *testing.T) {
+	var table []byte
+	withTable := func(f *config.Feed) { f.Sites = f.URL + "/table" }
+	minute := 0
+	f, list := pulled(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != "/table":
+			_, _ = w.Write(document(minute, 3))
+		case table != nil:
+			_, _ = w.Write(table)
+		default:
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}, withTable)
+	require.ErrorContains(t, f.pull(t.Context()), "the site table is missing")
+	require.Zero(t, f.spool.Bytes())
+	require.False(t, list.isReady())
+
+	table = gzipped(t, siteTable(2)) // the third site of the document is not in it
+	require.NoError(t, f.pull(t.Context()))
+	items := func(f *feed, number uint64) (got []string) {
+		require.NoError(t, f.spool.Batches(number, func(_ int, body []byte) error {
+			var batch struct{ Measurements []contract.Measurement }
+			require.NoError(t, json.Unmarshal(plain(t, body), &batch))
+			for _, m := range batch.Measurements {
+				got = append(got, fmt.Sprint(m.DetectorCode, " ", m.MeasureTypeCode, " ", m.Value))
+			}
+			return nil
+		}))
+		return got
+	}
+	want := []string{
+		"S0 flow.lane1 60", "S0 speed.lane1 50", "S0 flow 60", "S0 speed 50",
+		"S1 flow.lane1 120", "S1 speed.lane1 50", "S1 flow 120", "S1 speed 50",
+		"S2 flow.i1 180", "S2 speed.i2 50",
+	}
+	require.Equal(t, want, items(f, 1))
+	require.JSONEq(t, `[
+		{"detectorCode": "S0", "name": "Road 0", "longitude": 4.5, "latitude": 52, "lanes": 1, "version": "7"},
+		{"detectorCode": "S1", "name": "Road 1", "longitude": 4.5, "latitude": 52.0001, "lanes": 1, "version": "7"},
+		{"detectorCode": "S2"}]`, string(plain(t, list.body)))
+
+	c, _ := feedConfig("http://127.0.0.1:1", withTable)
+	c.Spool.Dir = filepath.Dir(f.dir)
+	again := &siteList{}
+	restarted, err := newFeed(c, c.Feeds[0], nil, again, zerolog.Nop())
+	require.NoError(t, err)
+	require.NoError(t, restarted.recall())
+	require.Equal(t, list.etag, again.etag)
+	minute = 1
+	restarted.data = f.data
+	require.NoError(t, restarted.pull(t.Context()), "the table cannot be pulled, but the last one is known")
+	require.Contains(t, items(restarted, 2), "S0 flow.lane1 60")
+}

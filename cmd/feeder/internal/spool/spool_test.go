@@ -169,6 +169,20 @@ func TestFull(t *testing.T) {
 	require.False(t, s.Full())
 }
 
+// TestRemoval checks that a file whose removal was not durable is not sent again.
+func TestRemoval(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	put(t, s, 0, 1)
+	path := s.path(1)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	deliver(t, s, map[string][]string{}, func() {})
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	require.Zero(t, open(t, dir).Bytes())
+	require.NoFileExists(t, path)
+}
+
 func TestDamaged(t *testing.T) {
 	f := func(name string, change func([]byte) []byte) {
 		t.Helper()
