@@ -16,12 +16,11 @@ import (
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/must"
-	"trafficd/pipeline/lib/replace"
 	schema "trafficd/schemas/clickhouse"
 )
 
 func evaluateCommand(f *flags) *cobra.Command {
-	var from, to, plot, scratch, format, input string
+	var from, to, scratch, format, input string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "evaluate",
@@ -31,7 +30,7 @@ interval from --from to --to with the measurements before its origin, as if all 
 arrived by then, and compare the model with persistence (the last usable reading), with its
 weekly profile alone, and with that profile plus the last residual. Only readings of 5
 vehicles or more are compared. The database is dropped at the end.`,
-		Example: `  forecaster evaluate --from 2026-09-01 --to 2026-10-01 --plot mae.svg
+		Example: `  forecaster evaluate --from 2026-09-01 --to 2026-10-01
   forecaster evaluate --from 2026-09-01 --to 2026-10-01 --json | jq '.[].mae[0]'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -60,9 +59,6 @@ vehicles or more are compared. The database is dropped at the end.`,
 				fmt.Fprintf(os.Stderr, "forecaster: learned %s\n", day.Format(time.DateOnly))
 			})
 			must.Do(err)
-			if plot != "" {
-				must.Do(replace.File(plot, 0o644, func(w io.Writer) error { return evaluate.Plot(w, results) }), "cannot write the plot")
-			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(results)
 			}
@@ -71,10 +67,9 @@ vehicles or more are compared. The database is dropped at the end.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "first time to forecast, such as 2026-09-01 (local) or 2026-09-01T06:00:00Z")
 	cmd.Flags().StringVar(&to, "to", "", "end of the time to forecast, in the same format")
-	cmd.Flags().StringVar(&plot, "plot", "", "write a plot of the errors to this SVG file")
 	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input instead of the archive; its last 20% are forecast")
 	cmd.Flags().StringVar(&input, "input", "", "CSV file with a column of local times and a column of speeds for each sensor,\n"+
-		"where 0 and empty mean missing; or an HDF5 file with the same content, which requires python3 with pandas")
+		"where 0 and empty mean missing, as pandas writes the published HDF5 file with to_csv")
 	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation",
 		"database for the learned tables; dropped before and after")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -56,7 +56,7 @@ Settings come from the defaults, a YAML file, the environment (FORECASTER_SECTIO
 --set; later ones win. Any number of instances may run; they publish the same bytes.`,
 		Example: `  forecaster --config forecaster.yaml
   forecaster explain --street 4711 --horizon 30
-  forecaster evaluate --from 2026-09-01 --to 2026-10-01 --plot mae.svg`,
+  forecaster evaluate --from 2026-09-01 --to 2026-10-01`,
 		Version:       version.Text(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

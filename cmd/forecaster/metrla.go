@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,13 +15,9 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"trafficd/cmd/forecaster/config"
-	"trafficd/cmd/internal/must"
 )
 
-const (
-	formatMETRLA = "metr-la"
-	hdf5         = "\x89HDF\r\n\x1a\n" // the first bytes of an HDF5 file
-)
+const formatMETRLA = "metr-la"
 
 // detectorTable holds a file with a row per interval and a column per sensor.
 type detectorTable struct {
@@ -40,30 +33,22 @@ func (t *detectorTable) split() time.Time { return t.times[len(t.times)*8/10] }
 func (t *detectorTable) end() time.Time { return t.times[len(t.times)-1].Add(5 * time.Minute) }
 
 // readMETRLA reads CSV as pandas writes it: a header with the sensors, then local times and speeds.
-// It converts HDF5, the published format, with pandas.
+// The published file is HDF5, which pandas converts.
 func readMETRLA(path string) (t *detectorTable, err error) {
-	defer must.Return(&err)
+	fail := func(err error) (*detectorTable, error) { return nil, fmt.Errorf("cannot read %s: %w", path, err) }
 	file, err := os.Open(path)
-	must.Do(err, "cannot read the values")
-	defer file.Close()
-	buffered := bufio.NewReader(file)
-	if start, _ := buffered.Peek(len(hdf5)); string(start) == hdf5 {
-		// No Go library reads the HDF5 that pandas writes, and users of the file usually have pandas.
-		text, err := exec.Command("python3", "-c", "import pandas, sys; pandas.read_hdf(sys.argv[1]).to_csv(sys.stdout)", path).Output()
-		if err != nil {
-			return nil, fmt.Errorf("cannot read %s: it is HDF5, not CSV, and python3 cannot convert it with pandas: %w; "+
-				"install pandas (pip install pandas tables), or convert the file elsewhere:\n"+
-				"  import pandas\n  pandas.read_hdf(%q).to_csv(%[4]q)\nthen pass --input %[4]s",
-				path, err, path, strings.TrimSuffix(path, ".h5")+".csv")
-		}
-		buffered.Reset(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the values: %w", err)
 	}
-	r := csv.NewReader(buffered)
+	defer file.Close()
+	r := csv.NewReader(file)
 	r.ReuseRecord = true
 	header, err := r.Read()
-	must.Do(err, "cannot read "+path)
+	if err != nil {
+		return fail(err)
+	}
 	if len(header) < 2 {
-		return nil, fmt.Errorf("cannot read %s: the header must have a column of times and one per sensor", path)
+		return nil, fmt.Errorf("cannot read %s: the header must have a column of times and one per sensor, as in the CSV that pandas writes with to_csv", path)
 	}
 	t = &detectorTable{sensors: slices.Clone(header[1:])}
 	for {
@@ -71,7 +56,9 @@ func readMETRLA(path string) (t *detectorTable, err error) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		must.Do(err, "cannot read "+path)
+		if err != nil {
+			return fail(err)
+		}
 		at, err := time.Parse(time.DateTime, row[0])
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %q is not a time such as 2012-03-01 00:00:00", path, row[0])

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -355,8 +354,7 @@ func (w *town) testMETRLA(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metr-la.csv")
 	require.NoError(t, os.WriteFile(path, []byte("\x89HDF\r\n\x1a\n\x00"), 0o600))
 	_, err := readMETRLA(path)
-	require.ErrorContains(t, err, "it is HDF5, not CSV, and python3 cannot convert it")
-	require.ErrorContains(t, err, "pandas.read_hdf(")
+	require.ErrorContains(t, err, "CSV that pandas writes")
 	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
 	table, err := readMETRLA(path)
 	require.NoError(t, err)
@@ -370,13 +368,9 @@ func (w *town) testMETRLA(t *testing.T) {
 	require.Less(t, results[0].MAE[0], 1.0)
 	require.Less(t, results[2].MAE[0], results[2].MAE[1], "the model is better than persistence")
 
-	var text, plot bytes.Buffer
+	var text bytes.Buffer
 	require.NoError(t, printResults(&text, results))
 	require.Regexp(t, `15 +1101 .*persistence`, text.String())
-	require.NoError(t, evaluate.Plot(&plot, results))
-	require.NoError(t, xml.Unmarshal(plot.Bytes(), &struct {
-		XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
-	}{}))
 	_, err = json.Marshal(results)
 	require.NoError(t, err)
 	_, err = backtest(t.Context(), &c, table, "scratch", table.end(), table.end().Add(time.Hour), func(time.Time) {})

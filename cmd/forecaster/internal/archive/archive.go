@@ -154,19 +154,18 @@ func (s *Source) next(ctx context.Context, until time.Time) (day time.Time, err 
 
 // latest returns the latest day in forecaster_learned that matches a condition, and the end of the
 // measurements from which it was learned. ok is false if there is none. It fails if days were
-// learned with a different interval, because the learned tables count in intervals. Rows that an
-// earlier version wrote do not record the interval.
+// learned with a different interval, because the learned tables count in intervals.
 func (s *Source) latest(ctx context.Context, q *query, condition string) (day, until time.Time, ok bool, err error) {
 	var seconds uint32
 	var n uint64
 	err = s.Conn.QueryRow(ctx, fmt.Sprintf(
-		"SELECT max(day), argMax(learned_until, day), argMaxIf(interval_seconds, day, interval_seconds > 0), count() "+
+		"SELECT max(day), argMax(learned_until, day), argMax(interval_seconds, day), count() "+
 			"FROM %s.forecaster_learned WHERE %s AND %s",
 		q.Tables, q.Key(), condition)).Scan(&day, &until, &seconds, &n)
 	if err != nil {
 		return day, until, false, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
 	}
-	if learned := time.Duration(seconds) * time.Second; learned != 0 && learned != s.Interval {
+	if learned := time.Duration(seconds) * time.Second; n > 0 && learned != s.Interval {
 		return day, until, false, fmt.Errorf("model.interval is %s, but the tables %s.forecaster_… were learned with %s: "+
 			"set it back or, to learn the archive again, stop the forecaster and truncate these tables", s.Interval, q.Tables, learned)
 	}

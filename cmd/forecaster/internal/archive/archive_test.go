@@ -176,17 +176,6 @@ func TestLearning(t *testing.T) {
 	require.ErrorContains(t, s.Learn(t.Context(), last, nil), "were learned with 5m0s")
 	_, err = s.Load(t.Context(), last)
 	require.ErrorContains(t, err, "model.interval is 15m0s, but")
-	earlierVersion := func(days string) { // as if an earlier version had learned the days
-		t.Helper()
-		require.NoError(t, s.Conn.Exec(t.Context(), "ALTER TABLE city.forecaster_learned UPDATE interval_seconds = 0 WHERE "+days+
-			" SETTINGS mutations_sync = 2"))
-	}
-	earlierVersion("day = (SELECT max(day) FROM city.forecaster_learned)")
-	_, err = s.Load(t.Context(), last)
-	require.ErrorContains(t, err, "model.interval is 15m0s, but")
-	earlierVersion("true")
-	_, err = s.Load(t.Context(), last)
-	require.NoError(t, err)
 	s.Interval = 5 * time.Minute
 
 	// Learn the last day again, as after a crash before the row in forecaster_learned was written.

@@ -1,7 +1,6 @@
 package evaluate
 
 import (
-	"bytes"
 	"math"
 	"testing"
 
@@ -22,14 +21,4 @@ func TestPersistence(t *testing.T) {
 	f(5, 2)
 	f(0, 3)
 	f(math.NaN(), 17)
-}
-
-// TestPlotWithoutErrors checks the plot of perfect forecasts, as of a value that never changes.
-func TestPlotWithoutErrors(t *testing.T) {
-	var b bytes.Buffer
-	require.NoError(t, Plot(&b, []Result{{Minutes: 15, Readings: 1}}))
-	require.NotContains(t, b.String(), "NaN")
-	require.Contains(t, b.String(), ">Mean absolute error<")
-	require.NoError(t, Plot(&b, []Result{{Minutes: 15, Readings: 1, Unit: "km/h"}}))
-	require.Contains(t, b.String(), ">Mean absolute error (km/h)<")
 }

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"trafficd/cmd/forecaster/internal/archive"
+	"trafficd/cmd/forecaster/internal/streets"
+	schema "trafficd/schemas/clickhouse"
+)
+
+// learn learns each day once it is over, and retries after an error, until ctx is done.
+func (f *forecaster) learn(ctx context.Context) {
+	migrated := !f.cfg.ClickHouse.Migrate
+	var looked time.Time // at the measure types
+	for ctx.Err() == nil {
+		var err error
+		if c := f.cfg.ClickHouse; !migrated {
+			_, err = schema.Migrate(ctx, f.source.Conn, schema.Layout{Database: c.Database, Table: c.Table, Cluster: c.Cluster})
+			migrated = err == nil
+		}
+		if migrated && time.Since(looked) >= recently {
+			uncovered, err := f.source.Uncovered(ctx, time.Now().Add(-recently))
+			if err == nil {
+				looked = time.Now()
+				f.update(func(s *status) { s.uncovered = uncovered })
+			}
+			if len(uncovered) > 0 {
+				f.log.Warn().Msg(notCovered(f.cfg.Model, uncovered))
+			}
+		}
+		if err == nil {
+			err = f.source.Learn(ctx, time.Now().Add(-f.cfg.Model.LearnAfter), func(day time.Time) error {
+				daysLearned.Inc()
+				f.fresh.Store(true)
+				f.log.Info().Str("day", day.Format(time.DateOnly)).Msg("day learned")
+				return nil
+			})
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, archive.ErrEmpty) {
+			failures.WithLabelValues("learn").Inc()
+			f.log.Warn().Err(err).Msg("cannot learn a day; retrying")
+		}
+		f.update(func(s *status) { s.learn = err })
+		sleep(ctx, time.Now().Add(time.Minute))
+	}
+}
+
+// refresh reads the learned tables and the detectors if they changed.
+func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
+	if f.fresh.Swap(false) || f.learned == nil || f.learned.Pool == nil || !f.source.Day(origin, 0).Equal(f.learned.Day) {
+		l, err := f.source.Load(ctx, origin)
+		if err != nil {
+			f.fresh.Store(true)
+			return err
+		}
+		f.learned = l
+	}
+	var changed time.Time // zero if the file is being replaced
+	if info, err := os.Stat(f.cfg.Detectors.Path); err == nil {
+		changed = info.ModTime()
+		age := time.Since(changed) // negative if the clock was set back
+		if changed.Equal(f.changed) || f.content.Streets != nil && age >= 0 && age < settle {
+			return nil
+		}
+	}
+	content, err := streets.Read(f.cfg.Detectors)
+	if err != nil && f.content.Streets != nil {
+		failures.WithLabelValues("detectors").Inc()
+		f.log.Warn().Err(err).Msg("cannot read the detectors; the last valid ones remain in use")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if content.Invalid != nil {
+		f.log.Warn().Err(content.Invalid).Msg("ignoring invalid detectors")
+	}
+	if content.Locations != nil {
+		f.log.Warn().Err(content.Locations).Int("streets", content.Unlocated).Msg("publishing streets without a location")
+	}
+	f.content, f.changed = content, changed
+	unplaced.Set(float64(content.Unplaced))
+	unlocated.Set(float64(content.Unlocated))
+	return nil
+}

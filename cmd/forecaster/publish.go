@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"trafficd/cmd/forecaster/config"
+	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/forecaster/internal/streets"
+	"trafficd/cmd/internal/must"
+	"trafficd/cmd/internal/publish"
+	"trafficd/pipeline/lib/metrics"
+	"trafficd/pipeline/lib/replace"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/forecasts"
+)
+
+type output interface {
+	// Digests returns the digests of the published forecasts by key.
+	Digests(ctx context.Context, timeout time.Duration) (map[string]uint64, error)
+	// put publishes the changed forecasts and removes the keys in remove. all contains every forecast.
+	put(ctx context.Context, all, changed []*pb.StreetForecast, remove []string) error
+	Close()
+}
+
+func newOutput(o config.Output) (output, error) {
+	if o.Feed == forecasts.FeedFile {
+		return fileOutput{o.File}, nil
+	}
+	p, err := newPublisher(o)
+	return topicOutput{p}, err
+}
+
+func newPublisher(o config.Output) (*publish.Publisher, error) {
+	return publish.NewPublisher(o.Kafka, publish.Options{ID: o.TransactionalID, Timeout: transactionTimeout})
+}
+
+type topicOutput struct{ *publish.Publisher }
+
+func (t topicOutput) put(ctx context.Context, _, changed []*pb.StreetForecast, remove []string) error {
+	return t.Publish(ctx, changed, remove, func(int) {})
+}
+
+type fileOutput struct{ config.OutputFile }
+
+// Digests returns a key that no street has, so that the first publication always replaces the file.
+func (f fileOutput) Digests(context.Context, time.Duration) (map[string]uint64, error) {
+	return map[string]uint64{"": 0}, nil
+}
+
+func (f fileOutput) Close() {}
+
+func (f fileOutput) put(_ context.Context, all, _ []*pb.StreetForecast, _ []string) error {
+	format := cmp.Or(f.Format, forecasts.FormatOf(f.Path))
+	return replace.File(f.Path, 0o644, func(w io.Writer) error {
+		if !strings.HasSuffix(strings.ToLower(f.Path), ".gz") {
+			_, err := publish.Write(w, format, slices.Values(all))
+			return err
+		}
+		z := gzip.NewWriter(w)
+		_, err := publish.Write(z, format, slices.Values(all))
+		return errors.Join(err, z.Close())
+	})
+}
+
+// errNoForecast means that nothing is published: it would remove all streets because the archive is
+// empty or not the right one, or because no measurements arrive.
+var errNoForecast = errors.New("no street has a forecast, so the published ones remain until their periods end: check whether " +
+	"measurements arrive, and clickhouse.database, clickhouse.table, model.product_instance, model.measure and detectors.path")
+
+// round publishes the forecasts for an origin that differ from the published ones.
+func (f *forecaster) round(ctx context.Context, origin time.Time) error {
+	start := time.Now()
+	all, basis, err := f.forecast(ctx, origin)
+	if err != nil {
+		failures.WithLabelValues("forecast").Inc()
+		return err
+	}
+	for _, b := range model.Bases {
+		streetsByBasis.WithLabelValues(string(b)).Set(float64(basis[b]))
+	}
+	if len(all) == 0 {
+		failures.WithLabelValues("forecast").Inc()
+		return errNoForecast
+	}
+	if origin.Sub(f.state.Load().origin) > f.interval() {
+		f.sent = nil // another instance may have published in an interval that this one has missed
+	}
+	if err := f.publish(ctx, origin, all); err != nil {
+		f.sent = nil // it is unknown whether the transaction was committed
+		if !publish.Fenced(err) {
+			failures.WithLabelValues("publish").Inc()
+		}
+		return err
+	}
+	originGauge.Set(float64(origin.Unix()))
+	f.update(func(s *status) { s.origin, s.streets, s.invalid = origin, basis, f.content.Invalid })
+	metrics.Since(roundSeconds, start)
+	f.log.Debug().Time("origin", origin).Int("streets", len(all)).Msg("forecasts published")
+	return nil
+}
+
+// forecast computes the forecasts for an origin. They depend only on the archive, the learned
+// tables and the detectors file.
+func (f *forecaster) forecast(ctx context.Context, origin time.Time) (all []*pb.StreetForecast, basis map[model.Basis]int, err error) {
+	defer must.Return(&err)
+	must.Do(f.refresh(ctx, origin))
+	codes, recent, err := f.source.Recent(ctx, origin)
+	must.Do(err)
+	start := time.Now()
+	defer func() { metrics.Since(stepSeconds, start) }()
+	s := model.NewStep(f.learned, origin, codes, recent)
+	all, basis = build(f.cfg.Forecasts, s, f.content.Streets)
+	f.latest.Store(&snapshot{s, f.content.Streets})
+	return all, basis, nil
+}
+
+// periods returns the forecast periods, and a target in the middle of each. The first period
+// contains the origin.
+func periods(c config.Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []model.Target) {
+	first := s.Origin.Truncate(c.Step)
+	for i := range c.Periods {
+		start := first.Add(time.Duration(i) * c.Step)
+		list = append(list, &pb.ForecastPeriod{
+			Start: start.UTC().Format(time.RFC3339), End: start.Add(c.Step).UTC().Format(time.RFC3339), SpeedValid: new(true),
+		})
+		middle := start.Add((c.Step - 1) / 2).Truncate(s.Interval)
+		targets = append(targets, s.TargetOf(max(middle.Add(s.Interval).Sub(s.Origin), s.Interval)))
+	}
+	return list, targets
+}
+
+// round returns the speed to publish: a multiple of the tolerance, but not 0.
+func round(c config.Forecasts, speed float64) float64 {
+	return max(math.Round(speed/c.Tolerance), 1) * c.Tolerance
+}
+
+// build returns the forecasts of the streets, omitting periods without a forecast. basis counts the
+// streets by the worst basis among their detectors' forecasts.
+func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetForecast, basis map[model.Basis]int) {
+	times, targets := periods(c, s)
+	out := make([]model.Forecast, len(targets))
+	basis = make(map[model.Basis]int)
+	var speeds [][]float64
+	for i := range list {
+		street := &list[i]
+		speeds = speeds[:0]
+		worst := model.None // no forecast yet
+		for _, code := range street.Detectors {
+			values := slices.Repeat([]float64{math.NaN()}, len(targets))
+			speeds = append(speeds, values)
+			r := s.Recent(code, c.MaxAge)
+			if r == nil {
+				continue
+			}
+			s.Forecast(code, r, targets, out, nil)
+			for n, f := range out {
+				if f.Basis != model.None {
+					values[n], worst = f.Value, worst.Add(f.Basis)
+				}
+			}
+		}
+		basis[worst]++
+		if worst == model.None {
+			continue
+		}
+		f := &pb.StreetForecast{Street: street.Street, Fromnode: street.FromNode, OpenLRcode: street.OpenLR}
+		at := make([]float64, len(street.Detectors))
+		for n, period := range times {
+			for d := range at {
+				at[d] = speeds[d][n]
+			}
+			if speed := s.KMH(street.Speed(at)); !math.IsNaN(speed) {
+				p := &pb.ForecastPeriod{Start: period.Start, End: period.End, SpeedValid: period.SpeedValid, Speed: round(c, speed)}
+				f.Forecast = append(f.Forecast, p)
+			}
+		}
+		all = append(all, f)
+	}
+	return all, basis
+}
+
+// publish publishes the forecasts whose records have changed, and removes the streets that no
+// longer have a forecast. There must be at least one forecast.
+func (f *forecaster) publish(ctx context.Context, origin time.Time, all []*pb.StreetForecast) (err error) {
+	defer must.Return(&err)
+	if f.sent == nil {
+		f.sent, f.written = must.Get(f.out.Digests(ctx, time.Minute)), origin
+	}
+	next := make(map[string]uint64, len(all))
+	var changed []*pb.StreetForecast
+	for _, forecast := range all {
+		key := string(forecasts.Key(forecast))
+		if next[key] = publish.Digest(forecast); f.sent[key] != next[key] {
+			changed = append(changed, forecast)
+		}
+	}
+	var remove []string
+	for key := range f.sent {
+		if _, ok := next[key]; !ok {
+			remove = append(remove, key)
+		}
+	}
+	slices.Sort(remove)
+	if len(changed)+len(remove) == 0 && origin.Sub(f.written) >= renewAfter {
+		changed = all[:1]
+	}
+	if len(changed)+len(remove) > 0 {
+		must.Do(f.out.put(ctx, all, changed, remove))
+		f.written = origin
+	}
+	f.sent = next
+	published.Add(float64(len(changed)))
+	removed.Add(float64(len(remove)))
+	return nil
+}
