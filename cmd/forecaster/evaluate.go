@@ -15,7 +15,6 @@ import (
 	"trafficd/cmd/forecaster/internal/evaluate"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/internal/conf"
-	"trafficd/cmd/internal/must"
 	schema "trafficd/schemas/clickhouse"
 )
 
@@ -34,7 +33,6 @@ vehicles or more are compared. The database is dropped at the end.`,
   forecaster evaluate --from 2026-09-01 --to 2026-10-01 --json | jq '.[].mae[0]'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			defer must.Return(&err)
 			c, _, err := f.load()
 			if err != nil {
 				return conf.Invalid(err)
@@ -44,21 +42,29 @@ vehicles or more are compared. The database is dropped at the end.`,
 			}
 			var table *detectorTable
 			if input != "" {
-				table = must.Get(readMETRLA(input))
+				if table, err = readMETRLA(input); err != nil {
+					return err
+				}
 				c.Model.ProductInstance, c.Model.Count, c.Model.TimeZone = formatMETRLA, "", "UTC" // its times are local
 				from, to = table.split().Format(time.RFC3339), table.end().Format(time.RFC3339)
 			}
 			first, err := parseTime(c, from)
-			must.Do(err, "--from")
+			if err != nil {
+				return fmt.Errorf("--from: %w", err)
+			}
 			last, err := parseTime(c, to)
-			must.Do(err, "--to")
+			if err != nil {
+				return fmt.Errorf("--to: %w", err)
+			}
 			if !last.After(first) {
 				return fmt.Errorf("--to %s must be after --from %s", to, from)
 			}
 			results, err := backtest(cmd.Context(), c, table, scratch, first, last, func(day time.Time) {
 				fmt.Fprintf(os.Stderr, "forecaster: learned %s\n", day.Format(time.DateOnly))
 			})
-			must.Do(err)
+			if err != nil {
+				return err
+			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(results)
 			}
@@ -98,25 +104,38 @@ var evaluatedHorizons = []time.Duration{15 * time.Minute, 30 * time.Minute, time
 func backtest(ctx context.Context, c *config.Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) (
 	results []evaluate.Result, err error,
 ) {
-	defer must.Return(&err)
 	if scratch == c.ClickHouse.Database {
 		return nil, fmt.Errorf("--scratch %s is the database of the archive, which would be dropped", scratch)
 	}
-	conn := must.Get(connect(c))
+	conn, err := connect(c)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { _ = conn.Close() }()
 	drop := fmt.Sprintf("DROP DATABASE IF EXISTS `%s` SYNC", scratch)
-	must.Do(conn.Exec(ctx, drop), "cannot drop the database "+scratch)
+	if err := conn.Exec(ctx, drop); err != nil {
+		return nil, fmt.Errorf("cannot drop the database %s: %w", scratch, err)
+	}
 	defer func() { _ = conn.Exec(context.WithoutCancel(ctx), drop) }()
-	must.Get(schema.Migrate(ctx, conn, schema.Layout{Database: scratch, Table: c.ClickHouse.Table}))
+	if _, err := schema.Migrate(ctx, conn, schema.Layout{Database: scratch, Table: c.ClickHouse.Table}); err != nil {
+		return nil, err
+	}
 	source := newSource(c, conn, scratch)
 	if table != nil {
 		source.Database, source.Table = scratch, "metr_la"
-		must.Do(table.insert(ctx, conn, "`"+scratch+"`.metr_la", c.Model), "cannot insert the file's values")
+		if err := table.insert(ctx, conn, "`"+scratch+"`.metr_la", c.Model); err != nil {
+			return nil, fmt.Errorf("cannot insert the file's values: %w", err)
+		}
 	}
 	e := evaluate.Evaluation{Source: source, From: from, To: to, Horizons: evaluatedHorizons}
-	results = must.Get(e.Run(ctx, progress))
+	if results, err = e.Run(ctx, progress); err != nil {
+		return nil, err
+	}
 	if table == nil {
-		unit := must.Get(source.Unit(ctx))
+		unit, err := source.Unit(ctx)
+		if err != nil {
+			return nil, err
+		}
 		for i := range results {
 			results[i].Unit = unit
 		}

@@ -14,7 +14,6 @@ import (
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
-	"trafficd/cmd/internal/must"
 )
 
 func explainCommand(f *flags) *cobra.Command {
@@ -31,7 +30,6 @@ learned for a day is kept for a week.`,
   forecaster explain --street 4711 --fromnode 12 --horizon 60 --at 2026-11-01T07:30:00Z`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			defer must.Return(&err)
 			c, _, err := f.load()
 			if err != nil {
 				return conf.Invalid(err)
@@ -47,17 +45,28 @@ learned for a day is kept for a week.`,
 			if length < c.Model.Interval || length > config.MaxHorizon {
 				return fmt.Errorf("--horizon %d must be from one interval (%s) to %s", horizon, c.Model.Interval, config.MaxHorizon)
 			}
-			content := must.Get(streets.Read(c.Detectors))
-			conn := must.Get(connect(c))
+			content, err := streets.Read(c.Detectors)
+			if err != nil {
+				return err
+			}
+			conn, err := connect(c)
+			if err != nil {
+				return err
+			}
 			defer func() { _ = conn.Close() }()
 			source := newSource(c, conn, c.ClickHouse.Database)
-			l := must.Get(source.Load(cmd.Context(), origin))
+			l, err := source.Load(cmd.Context(), origin)
+			if err != nil {
+				return err
+			}
 			if l.Pool == nil && !l.Until.IsZero() {
 				fmt.Fprintf(cmd.OutOrStdout(), "What was learned for %s no longer exists: it is kept for %d days. Without it, the forecast is:\n",
 					l.Day.Format(time.DateOnly), archive.KeepDays)
 			}
 			codes, recent, err := source.Recent(cmd.Context(), origin)
-			must.Do(err)
+			if err != nil {
+				return err
+			}
 			s := model.NewStep(l, origin, codes, recent)
 			found := false
 			for i := range content.Streets {

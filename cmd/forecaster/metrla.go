@@ -48,7 +48,7 @@ func readMETRLA(path string) (t *detectorTable, err error) {
 		return fail(err)
 	}
 	if len(header) < 2 {
-		return nil, fmt.Errorf("cannot read %s: the header must have a column of times and one per sensor, as in the CSV that pandas writes with to_csv", path)
+		return fail(errors.New("the header must have a column of times and one per sensor, as in the CSV that pandas writes with to_csv"))
 	}
 	t = &detectorTable{sensors: slices.Clone(header[1:])}
 	for {
@@ -86,6 +86,10 @@ func (t *detectorTable) insert(ctx context.Context, conn driver.Conn, table stri
 		measure_type_code LowCardinality(String), timestamp_from DateTime64(9, 'UTC'), timestamp_to DateTime64(9, 'UTC'), value Float64)
 		ENGINE = ReplacingMergeTree PARTITION BY toYYYYMM(timestamp_from)
 		ORDER BY (product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to)`)
+	if err == nil { // the file does not say its unit
+		err = conn.Exec(ctx, "CREATE TABLE "+table+"_measure_types (measure_type_code String, unit String) "+
+			"ENGINE = MergeTree ORDER BY measure_type_code")
+	}
 	measure := strings.TrimSuffix(m.Measure, ".*")
 	for n := 0; n < len(t.times) && err == nil; {
 		var batch driver.Batch

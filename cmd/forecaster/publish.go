@@ -15,7 +15,6 @@ import (
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
-	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/publish"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/pipeline/lib/replace"
@@ -111,10 +110,13 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 // forecast computes the forecasts for an origin. They depend only on the archive, the learned
 // tables and the detectors file.
 func (f *forecaster) forecast(ctx context.Context, origin time.Time) (all []*pb.StreetForecast, basis map[model.Basis]int, err error) {
-	defer must.Return(&err)
-	must.Do(f.refresh(ctx, origin))
+	if err := f.refresh(ctx, origin); err != nil {
+		return nil, nil, err
+	}
 	codes, recent, err := f.source.Recent(ctx, origin)
-	must.Do(err)
+	if err != nil {
+		return nil, nil, err
+	}
 	start := time.Now()
 	defer func() { metrics.Since(stepSeconds, start) }()
 	s := model.NewStep(f.learned, origin, codes, recent)
@@ -191,9 +193,11 @@ func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.
 // publish publishes the forecasts whose records have changed, and removes the streets that no
 // longer have a forecast. There must be at least one forecast.
 func (f *forecaster) publish(ctx context.Context, origin time.Time, all []*pb.StreetForecast) (err error) {
-	defer must.Return(&err)
 	if f.sent == nil {
-		f.sent, f.written = must.Get(f.out.Digests(ctx, time.Minute)), origin
+		if f.sent, err = f.out.Digests(ctx, time.Minute); err != nil {
+			return err
+		}
+		f.written = origin
 	}
 	next := make(map[string]uint64, len(all))
 	var changed []*pb.StreetForecast
@@ -214,7 +218,9 @@ func (f *forecaster) publish(ctx context.Context, origin time.Time, all []*pb.St
 		changed = all[:1]
 	}
 	if len(changed)+len(remove) > 0 {
-		must.Do(f.out.put(ctx, all, changed, remove))
+		if err := f.out.put(ctx, all, changed, remove); err != nil {
+			return err
+		}
 		f.written = origin
 	}
 	f.sent = next

@@ -46,7 +46,6 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/internal/must"
 )
 
 const (
@@ -95,22 +94,35 @@ func (s *Source) start(y int, m time.Month, d int) time.Time {
 // been learned, including those that another instance learns meanwhile: that instance also removes
 // the tables that learning them again needs.
 func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.Time) error) (err error) {
-	defer must.Return(&err)
-	next := must.Get(s.next(ctx, until))
+	next, err := s.next(ctx, until)
+	if err != nil {
+		return err
+	}
 	days := 1
 	if s.Day(next, 2).Before(until) {
-		days = must.Get(s.readDays(ctx, next))
+		if days, err = s.readDays(ctx, next); err != nil {
+			return err
+		}
 	}
-	for read := next; !s.Day(next, 1).After(until); next = must.Get(s.next(ctx, until)) {
+	for read := next; !s.Day(next, 1).After(until); {
 		if !next.Before(read) {
 			if read = s.Day(next, days); read.After(until) {
 				read = s.Day(until, 0)
 			}
-			must.Do(s.exec(ctx, s.query(next, next, read, 0), "values"))
-			continue
+			if err := s.exec(ctx, s.query(next, next, read, 0), "values"); err != nil {
+				return err
+			}
+		} else {
+			if err := s.learnDay(ctx, next); err != nil {
+				return fmt.Errorf("cannot learn %s: %w", next.Format(time.DateOnly), err)
+			}
+			if err := done(next); err != nil {
+				return err
+			}
 		}
-		must.Do(s.learnDay(ctx, next), "cannot learn "+next.Format(time.DateOnly))
-		must.Do(done(next))
+		if next, err = s.next(ctx, until); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -130,10 +142,11 @@ func (s *Source) readDays(ctx context.Context, from time.Time) (int, error) {
 
 // next returns the first day that has not been learned. It fails if that day is in the future.
 func (s *Source) next(ctx context.Context, until time.Time) (day time.Time, err error) {
-	defer must.Return(&err)
 	q := s.query(until, until, until, 0)
 	day, _, ok, err := s.latest(ctx, q, "true")
-	must.Do(err)
+	if err != nil {
+		return day, err
+	}
 	if ok {
 		next := s.start(day.Date())
 		if next.After(until.Add(clockSkew)) {
@@ -148,7 +161,9 @@ func (s *Source) next(ctx context.Context, until time.Time) (day time.Time, err 
 	if err == nil && n == 0 {
 		err = ErrEmpty
 	}
-	must.Do(err, "cannot find the first measurement in "+q.Archive)
+	if err != nil {
+		return day, fmt.Errorf("cannot find the first measurement in %s: %w", q.Archive, err)
+	}
 	return s.Day(day, 0), nil
 }
 
@@ -174,26 +189,33 @@ func (s *Source) latest(ctx context.Context, q *query, condition string) (day, u
 
 // learnDay learns day from forecaster_values. Days are learned in order.
 func (s *Source) learnDay(ctx context.Context, day time.Time) (err error) {
-	defer must.Return(&err)
 	lead := int(s.Horizons[len(s.Horizons)-1]/s.Interval) + model.Hour
 	tomorrow := s.Day(day, 1)
 	q := s.query(day, day.Add(-time.Duration(lead)*s.Interval), tomorrow, lead)
 	for _, name := range []string{"days", "moments"} {
-		must.Do(s.exec(ctx, q, name))
+		if err := s.exec(ctx, q, name); err != nil {
+			return err
+		}
 	}
 	t := s.query(tomorrow, tomorrow, tomorrow, 0)
 	for _, name := range []string{"profiles", "weights"} {
-		must.Do(s.exec(ctx, t, name))
+		if err := s.exec(ctx, t, name); err != nil {
+			return err
+		}
 	}
-	must.Do(s.Conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s.forecaster_learned "+
+	err = s.Conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s.forecaster_learned "+
 		"(product_instance, measure_type_code, day, learned_until, interval_seconds) VALUES (%s, %s, %s, fromUnixTimestamp(%d), %d)",
-		q.Tables, quote(s.Instance), quote(s.Measure), quote(t.Day), tomorrow.Unix(), int64(s.Interval/time.Second))),
-		"cannot record the day")
+		q.Tables, quote(s.Instance), quote(s.Measure), quote(t.Day), tomorrow.Unix(), int64(s.Interval/time.Second)))
+	if err != nil {
+		return fmt.Errorf("cannot record the day: %w", err)
+	}
 	old := quote(s.Day(day, -KeepDays).Format(time.DateOnly))
 	for _, table := range []string{"values", "moments", "profiles", "weights"} {
 		drop := fmt.Sprintf("ALTER TABLE %s.forecaster_%s DROP PARTITION (%s, %s, toDate(%s))",
 			q.Tables, table, quote(s.Instance), quote(s.Measure), old)
-		must.Do(s.Conn.Exec(ctx, drop), "cannot remove old rows")
+		if err := s.Conn.Exec(ctx, drop); err != nil {
+			return fmt.Errorf("cannot remove old rows: %w", err)
+		}
 	}
 	return nil
 }
@@ -243,7 +265,6 @@ func (s *Source) Unit(ctx context.Context) (unit string, err error) {
 // Uncovered returns the measure types in the archive since a time that are below Measure or Count,
 // such as speed.lane2, but are not used, because Measure or Count is not a pattern.
 func (s *Source) Uncovered(ctx context.Context, since time.Time) (codes []string, err error) {
-	defer must.Return(&err)
 	q := s.query(since, since, since, 0)
 	var below []string
 	for _, code := range []string{s.Measure, s.Count} {
@@ -254,23 +275,28 @@ func (s *Source) Uncovered(ctx context.Context, since time.Time) (codes []string
 	if len(below) == 0 {
 		return nil, nil
 	}
-	must.Do(s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT arraySort(groupUniqArray(toString(measure_type_code))) FROM %s "+
+	err = s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT arraySort(groupUniqArray(toString(measure_type_code))) FROM %s "+
 		"WHERE product_instance = %s AND (%s) AND NOT %s AND timestamp_from >= fromUnixTimestamp(%d)",
-		q.Archive, quote(s.Instance), strings.Join(below, " OR "), q.Used(), q.From)).Scan(&codes),
-		"cannot read the measure types in "+q.Archive)
+		q.Archive, quote(s.Instance), strings.Join(below, " OR "), q.Used(), q.From)).Scan(&codes)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the measure types in %s: %w", q.Archive, err)
+	}
 	return codes, nil
 }
 
 // Load reads the latest tables: those learned for the day of at or, if there are none, for the last
 // day before it. If nothing was learned, Pool is nil.
 func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err error) {
-	defer must.Return(&err)
 	day := s.Day(at, 0)
 	q := s.query(day, day, day, 0)
 	latest, until, ok, err := s.latest(ctx, q, "day <= "+quote(q.Day))
-	must.Do(err)
+	if err != nil {
+		return nil, err
+	}
 	unit, err := s.Unit(ctx)
-	must.Do(err)
+	if err != nil {
+		return nil, err
+	}
 	l = &model.Learned{Day: day, Interval: s.Interval, Detectors: make(map[string]*model.Detector), Factor: factors[unit]}
 	if !ok {
 		return l, nil
@@ -281,8 +307,11 @@ func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err 
 		Code string `ch:"detector_code"`
 		model.Detector
 	}
-	must.Do(s.Conn.Select(finalContext(ctx), &profiles, "SELECT detector_code, profile, mean, yesterday, recent FROM "+q.Tables+
-		".forecaster_profiles FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)), "cannot read "+q.Tables+".forecaster_profiles")
+	err = s.Conn.Select(finalContext(ctx), &profiles, "SELECT detector_code, profile, mean, yesterday, recent FROM "+q.Tables+
+		".forecaster_profiles FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s.forecaster_profiles: %w", q.Tables, err)
+	}
 	for i := range profiles {
 		if p := &profiles[i]; p.Code == "" {
 			l.Pool = &p.Detector
@@ -297,9 +326,11 @@ func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err 
 		Low     float64   `ch:"low"`
 		High    float64   `ch:"high"`
 	}
-	must.Do(s.Conn.Select(finalContext(ctx), &weights, "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
-		".forecaster_weights FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)+" ORDER BY detector_code, horizon"),
-		"cannot read "+q.Tables+".forecaster_weights")
+	err = s.Conn.Select(finalContext(ctx), &weights, "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
+		".forecaster_weights FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)+" ORDER BY detector_code, horizon")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s.forecaster_weights: %w", q.Tables, err)
+	}
 	for _, w := range weights {
 		d := l.Detectors[w.Code]
 		if w.Code == "" {
@@ -337,9 +368,13 @@ func (s *Source) Values(ctx context.Context, from, to time.Time) ([]Values, erro
 }
 
 func (s *Source) values(ctx context.Context, q *query) (all []Values, err error) {
-	defer must.Return(&err)
-	sql := must.Get(q.sql("recent"))
-	must.Do(s.Conn.Select(finalContext(ctx), &all, sql), "cannot read values from "+q.Archive)
+	sql, err := q.sql("recent")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Conn.Select(finalContext(ctx), &all, sql); err != nil {
+		return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
+	}
 	return all, nil
 }
 

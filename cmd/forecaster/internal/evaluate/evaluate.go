@@ -20,7 +20,6 @@ import (
 
 	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/internal/must"
 )
 
 // ErrLeak is the error of Day if the tables were learned from measurements after an origin.
@@ -59,12 +58,11 @@ type Evaluation struct {
 // each, and evaluates those from From to To. The learned tables of the source must be empty: tables
 // learned from later days would be a leak.
 func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) (results []Result, err error) {
-	defer must.Return(&err)
 	e.sums = make([]sums, len(e.Horizons))
 	first := e.Source.Day(e.From, 0)
 	resumed := time.Now()
 	for _, until := range []time.Time{e.From, e.To} { // Learn skips days long before the end
-		must.Do(e.Source.Learn(ctx, until, func(learned time.Time) error {
+		err := e.Source.Learn(ctx, until, func(learned time.Time) error {
 			e.Learning += time.Since(resumed)
 			defer func() { resumed = time.Now() }()
 			progress(learned)
@@ -72,9 +70,15 @@ func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) (res
 			if day.Before(first) || !day.Before(e.To) {
 				return nil
 			}
-			l := must.Get(e.Source.Load(ctx, day))
+			l, err := e.Source.Load(ctx, day)
+			if err != nil {
+				return err
+			}
 			return e.Day(ctx, l, day)
-		}))
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return e.results()
 }

@@ -22,7 +22,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/openlr"
@@ -93,9 +92,10 @@ func (c Content) Warnings() error { return errors.Join(c.Invalid, c.Locations) }
 
 // Read reads the detectors file and combines its detectors into streets.
 func Read(c Config) (content Content, err error) {
-	defer must.Return(&err)
 	body, err := os.ReadFile(c.Path)
-	must.Do(err, "cannot read the detectors")
+	if err != nil {
+		return content, fmt.Errorf("cannot read the detectors: %w", err)
+	}
 	var rows []map[string]string
 	list := registry.FileConfig{Path: c.Path, Column: c.Columns.Code}
 	err = list.Parse(bytes.TrimPrefix(body, []byte("\ufeff")), "", func(_ int, _, code string, others ...batch.Attribute) {
@@ -108,7 +108,9 @@ func Read(c Config) (content Content, err error) {
 	if err == nil && !slices.ContainsFunc(rows, func(r map[string]string) bool { return r[c.Columns.Code] != "" }) {
 		err = fmt.Errorf("no detector has a code in %q", c.Columns.Code)
 	}
-	must.Do(err, "cannot read the detectors in "+c.Path)
+	if err != nil {
+		return content, fmt.Errorf("cannot read the detectors in %s: %w", c.Path, err)
+	}
 	content = combine(rows, c.Columns)
 	if content.Streets == nil {
 		return content, errors.Join(fmt.Errorf("cannot read the detectors in %s: no detector has a valid street in %q", c.Path, c.Columns.Street),
