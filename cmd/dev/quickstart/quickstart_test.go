@@ -268,7 +268,7 @@ func TestPrintedCommands(t *testing.T) {
 	_, report, _ = strings.Cut(report, "\n  # ")
 	report, _, _ = strings.Cut(report, "\n\n  Live")
 	commands := strings.Split(report, "\n  # ")
-	wants := []string{"HTTP/1.1 207", "speed", "product-instance=quickstart", "streetForecast {", "OPENLR", "speed of the street:", "POINT (1672357.22"}
+	wants := []string{"HTTP/1.1 207", "speed", "product-instance=quickstart", "streetForecast {", `"FeatureCollection"`, "speed of the street:", "POINT (1672357.22"}
 	require.Len(t, commands, len(wants))
 	root, err := launch.ModuleRoot()
 	require.NoError(t, err)
