@@ -58,14 +58,14 @@ type Forecasts struct {
 func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	f := &Forecasts{kind: cfg.Feed, log: log.With().Str("feed", cfg.Feed).Logger()}
 	f.faults = &faults{log: f.log}
-	interval, settle := time.Duration(0), watch.Settle
+	interval, settle := watch.Recheck, watch.Settle
 	var err error
 	switch cfg.Feed {
 	case FeedKafka:
 		interval, settle = topicInterval, topicInterval
 		f.feed, err = newTopicFeed(cfg, layer, f.faults)
 	case FeedFile:
-		interval, f.feed = watch.Recheck, newFileFeed(cfg, layer, f.faults)
+		f.feed = newFileFeed(cfg, layer, f.faults)
 	case FeedClickHouse:
 		interval, f.feed = cfg.ClickHouse.Interval, newQueryFeed(cfg, layer, f.faults)
 	default:

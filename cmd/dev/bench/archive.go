@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/procfs"
 
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/must"
 	"trafficd/cmd/dev/simulate/town"
-	"trafficd/cmd/internal/must"
 	"trafficd/schemas/contract"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/go-faster/jx"
 	"github.com/klauspost/compress/gzip"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 	"trafficd/pipeline/lib/gunzip"
 	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/schemas/contract"

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 	"trafficd/sources/ingest"
 )
 

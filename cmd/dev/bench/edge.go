@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // edge is a shipped configuration of a proxy.

@@ -23,7 +23,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 	"trafficd/schemas/contract"
 	"trafficd/sinks/layers"
 	"trafficd/sources/ingest"

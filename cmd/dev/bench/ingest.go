@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // ingest compares, in each round, the CPU time of decompression, of decompression and a JSON scan,

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // journalInApache calls journals with three Apache brokers, at least two of which store each frame.

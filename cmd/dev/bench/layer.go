@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/dev/must"
 	"trafficd/cmd/dev/simulate/town"
-	"trafficd/cmd/internal/must"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"

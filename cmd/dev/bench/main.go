@@ -20,7 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 type options struct {

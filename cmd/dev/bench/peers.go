@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 	"trafficd/sources/ingest"
 )
 

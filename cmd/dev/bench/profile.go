@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 	"trafficd/sinks/layers"
 )
 

@@ -21,7 +21,7 @@ import (
 	"trafficd/cmd/dev/chaos/internal/nemesis"
 	"trafficd/cmd/dev/chaos/internal/rig"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // observer reads the forecast layer throughout a run and judges it at the end.

@@ -17,7 +17,7 @@ import (
 	"trafficd/cmd/dev/chaos/internal/nemesis"
 	"trafficd/cmd/dev/chaos/internal/rig"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 type config struct {

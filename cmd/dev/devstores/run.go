@@ -17,7 +17,7 @@ import (
 	"trafficd/cmd/dev/devstores/internal/kafka"
 	"trafficd/cmd/dev/devstores/internal/zookeeper"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // bind defines a flag for each option, with the usual ports as defaults.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // ModuleRoot returns the directory with this module's go.mod, at or above the working directory.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // Cluster describes a node of a ClickHouse cluster. A node does not serve HTTP.

@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // Daemon is a trafficd or a forecaster that can be started again after it has exited. Only Get,

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // EdgeConfig returns the configuration deployments/edge/name, adapted to the addresses of replicas

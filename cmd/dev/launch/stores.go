@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // The kinds of broker.

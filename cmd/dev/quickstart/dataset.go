@@ -19,7 +19,7 @@ import (
 	"github.com/mikelolasagasti/xz"
 	"go.yaml.in/yaml/v3"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 type profile struct {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 const (

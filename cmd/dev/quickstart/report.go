@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 	"trafficd/cmd/internal/ops"
 )
 

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"trafficd/cmd/dev/must"
 	"trafficd/cmd/dev/simulate/town"
-	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/lib/replace"
 	"trafficd/schemas/contract"
 )

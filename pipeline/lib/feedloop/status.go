@@ -42,8 +42,8 @@ type Results struct {
 // NewResults registers a metric with the label result. used is its value for content that was put
 // into use.
 func NewResults(name, help, used string) *Results {
-	c := metrics.NewCounters(name, help+", by result: "+used+", unchanged, unsettled (still being written), refused (not plausible) or failed.",
-		"result")
+	help += ", by result: " + used + ", unchanged, unsettled (still being written), refused (not plausible) or failed."
+	c := metrics.NewCounters(name, help, "result")
 	return &Results{
 		Used: c.WithLabelValues(used), Unchanged: c.WithLabelValues("unchanged"), Unsettled: c.WithLabelValues("unsettled"),
 		Refused: c.WithLabelValues("refused"), Failed: c.WithLabelValues("failed"),

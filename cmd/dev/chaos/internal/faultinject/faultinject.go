@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 //go:embed syscall.go.txt

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 

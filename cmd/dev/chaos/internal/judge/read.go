@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 

@@ -21,7 +21,7 @@ import (
 
 	"trafficd/cmd/dev/chaos/internal/ledger"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 	"trafficd/pipeline/lib/gunzip/compress"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"trafficd/cmd/dev/chaos/internal/nemesis"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // Archive is a ClickHouse server, or a cluster of one shard with its ZooKeeper.

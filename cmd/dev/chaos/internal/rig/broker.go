@@ -18,7 +18,7 @@ import (
 
 	"trafficd/cmd/dev/chaos/internal/nemesis"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"trafficd/cmd/dev/chaos/internal/judge"
 	"trafficd/cmd/dev/chaos/internal/load"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // stopLimit is the daemon's shutdown_timeout.

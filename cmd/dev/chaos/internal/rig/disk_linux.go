@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // newDisk creates a disk. Without permission to mount, the error wraps os.ErrPermission.

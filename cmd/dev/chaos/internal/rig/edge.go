@@ -4,7 +4,7 @@ import (
 	"os"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // Edge is the load balancer: HAProxy with the shipped configuration, adapted to the rig's addresses

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // Network is a bridge with a network namespace for each host. The link between any two hosts can be

@@ -19,7 +19,7 @@ import (
 	"trafficd/cmd/dev/chaos/internal/faultinject"
 	"trafficd/cmd/dev/chaos/internal/judge"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // The disk has room for a full journal, the idempotency store and the cursors, but little more.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // Wire is a toxiproxy in front of one server. If a client or the server stops reading, toxiproxy

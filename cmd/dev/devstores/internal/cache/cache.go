@@ -19,7 +19,7 @@ import (
 	"strings"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // Env is the name of the environment variable that holds the cache's directory.

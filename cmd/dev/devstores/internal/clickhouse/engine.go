@@ -16,7 +16,7 @@ import (
 
 	"trafficd/cmd/dev/devstores/internal/clickhouse/replication"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // The kinds of engine.

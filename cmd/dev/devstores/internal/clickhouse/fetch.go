@@ -20,7 +20,7 @@ import (
 
 	"trafficd/cmd/dev/devstores/internal/cache"
 	"trafficd/cmd/dev/devstores/internal/clickhouse/replication"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // libraryVersion is pinned, because the registry's "latest" is older and cannot serve connections.

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 // defaultRegistry is the default of npm's setting "registry". Mirrors may return tarball URLs that

@@ -17,7 +17,7 @@ import (
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 const (

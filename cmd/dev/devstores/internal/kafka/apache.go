@@ -16,7 +16,7 @@ import (
 
 	"trafficd/cmd/dev/devstores/internal/cache"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 	deployment "trafficd/deployments/kafka"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"trafficd/cmd/dev/devstores/internal/cache"
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/internal/must"
+	"trafficd/cmd/dev/must"
 )
 
 //go:embed pom.xml
