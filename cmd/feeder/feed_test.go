@@ -362,7 +362,7 @@ func TestDeliver(t *testing.T) {
 	}
 	require.Len(t, got[0].key, 32)
 	require.NotEqual(t, idempotencyKey("test", "1.0", nil), idempotencyKey("test", "2.0", nil), "a value that changes back is sent")
-	require.Equal(t, ops.OK, readiness(list, []*feed{f}).Components["test"].State)
+	require.Equal(t, ops.OK, readiness(list, []*feed{f}).Components["feeds.test"].State)
 }
 
 // siteTable returns a table of sites whose flow and speed are of lane 1, with positions.

@@ -238,7 +238,7 @@ func readiness(list *siteList, all []*feed) ops.Readiness {
 		if why := f.stale(); why != "" && s.pull == nil {
 			c.Add(ops.Degraded, why)
 		}
-		components[f.cfg.Name] = c
+		components["feeds."+f.cfg.Name] = c // a feed may be named feeder
 	}
 	return ops.NewReadiness(components)
 }

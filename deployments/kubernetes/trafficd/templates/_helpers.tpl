@@ -23,6 +23,15 @@ app.kubernetes.io/name: trafficd-forecaster
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
+{{- define "trafficd.feeder" -}}
+{{ include "trafficd.name" . }}-feeder
+{{- end }}
+
+{{- define "trafficd.feederSelector" -}}
+app.kubernetes.io/name: trafficd-feeder
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
 {{- define "trafficd.image" -}}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
