@@ -44,22 +44,20 @@ type Sink interface {
 type DeliveryConfig struct {
 	// maximum number of rows offered to the sink at a time; raise it if the store prefers larger
 	// blocks
-	MaxRows int `setting:"max_rows"`
-	// number of rows to wait for, up to linger, before the next block is written; avoids small blocks
-	MinRows  int           `setting:"min_rows"`
-	Linger   time.Duration `setting:"linger"`    // maximum wait for min_rows, counted from the last block
-	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; doubled after each further failure
-	RetryMax time.Duration `setting:"retry_max"` // maximum wait between attempts, and interval at which an idle store is probed
+	MaxRows int           `setting:"max_rows"`
+	Linger  time.Duration `setting:"linger"` // maximum wait for more rows, counted from the last block; avoids small blocks
+
+	// No settings, but sinks and tests differ in them.
+	MinRows  int           // number of rows for which Linger does not wait
+	RetryMin time.Duration // wait after the first failed attempt; doubled after each further failure
+	RetryMax time.Duration // maximum wait between attempts, and interval at which an idle store is probed
 }
 
 // Validate reports every setting that is out of bounds.
 func (c DeliveryConfig) Validate() error {
 	return errors.Join(
 		settings.Within("max_rows", c.MaxRows, 1, 1_000_000, "a row takes about 100 bytes of memory"),
-		settings.Within("min_rows", c.MinRows, 1, c.MaxRows, "a block has at most max_rows rows"),
 		settings.Within("linger", c.Linger, 0, time.Minute, "under load, measurements wait up to this long for more to arrive"),
-		settings.AtLeast("retry_min", c.RetryMin, time.Millisecond, "shorter waits overload a store that is in trouble"),
-		settings.AtLeast("retry_max", c.RetryMax, c.RetryMin, "the first wait is retry_min"),
 	)
 }
 

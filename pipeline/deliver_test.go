@@ -638,9 +638,7 @@ func TestDeliveryBounds(t *testing.T) {
 		require.ErrorContains(t, c.Validate(), want)
 	}
 	f("max_rows", func(c *DeliveryConfig) { c.MaxRows = 0 })
-	f("min_rows", func(c *DeliveryConfig) { c.MinRows = 101 })
 	f("linger", func(c *DeliveryConfig) { c.Linger = time.Hour })
-	f("retry_min", func(c *DeliveryConfig) { c.RetryMin = 0 })
 }
 
 // idleStore is a store that gets no rows.

@@ -22,7 +22,7 @@ import (
 func TestAdoptJournal(t *testing.T) {
 	ctl := trafficctl(t)
 	lost, c, k := onRealStores(t)
-	lost.Set("clickhouse.delivery.max_rows=700", "clickhouse.delivery.min_rows=1", "kafka.delivery.max_rows=700") // parts of batches
+	lost.Set("clickhouse.delivery.max_rows=700", "kafka.delivery.max_rows=700") // parts of batches
 	other := newProcess(t, settingsOf(lost, "clickhouse", "kafka")...)
 	var promised ledger
 	batch := 0

@@ -22,8 +22,7 @@ import (
 
 // smallJournal configures a journal of a few megabytes and short retry intervals.
 var smallJournal = []string{
-	"journal.segment_bytes=262144", "journal.max_frame_bytes=262144", "journal.max_bytes=3145728",
-	"clickhouse.delivery.retry_max=300ms", "kafka.delivery.retry_max=300ms",
+	"journal.max_frame_bytes=262144", "journal.max_bytes=3145728",
 }
 
 // TestBothStoresDownUntilTheJournalIsFull tests promise 5: while both stores are down, the daemon

@@ -64,7 +64,7 @@ func requireProblems(t *testing.T, out string, want ...string) {
 func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 	out, _ := checkConfig(t, "--check-config=deep",
 		"kafka.toppic=x", "nonsense", "api.listen=:99999", "ui.forecaster=http://forecaster:8081", "pipeline.idempotency.journal.dir=/dev/null/./journal",
-		"journal.segment_bytes=much", "log.level=loud", "memory_limit=1", "ops.listen=8081",
+		"journal.max_bytes=much", "log.level=loud", "memory_limit=1", "ops.listen=8081",
 		"pipeline.queue=0", "layers.stale=maybe", "routing.max_points=0", "clickhouse.block_rows=0", "kafka.batch_bytes=1",
 		"api.keys_file=/nowhere/keys.yaml", "api.tls_cert=/nowhere/crt", "api.tls_key=/nowhere/key",
 		"kafka.tls.enabled=true", "kafka.tls.ca=/nowhere/ca", "clickhouse.tls.enabled=true", "clickhouse.tls.ca=/dev/null",
@@ -73,7 +73,7 @@ func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 		"forecasts.feed=kafka", "forecasts.kafka.brokers=127.0.0.1:1",
 		"kafka.sasl.mechanism=PLAIN", "kafka.sasl.username=u", "kafka.sasl.password=p")
 	requireProblems(t, out,
-		"--set nonsense", `unknown key "kafka.toppic"`, `"journal.segment_bytes" (--set) cannot be "much"`,
+		"--set nonsense", `unknown key "kafka.toppic"`, `"journal.max_bytes" (--set) cannot be "much"`,
 		"log.level is ", "memory_limit is ", "ops.listen is ", "api.listen is ", "ui.forecaster is ",
 		`pipeline.idempotency.journal.dir is "/dev/null/./journal", must not be journal.dir: a directory can hold only one journal`, "pipeline.queue is ", "layers.stale is ", "routing.max_points is ",
 		"clickhouse.block_rows is ", "kafka.batch_bytes is ",

@@ -47,8 +47,7 @@ func TestFirstStartWithLog(t *testing.T) {
 func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.Set("clickhouse.migrate=false", "clickhouse.derive_interval=1s")
-	d.Set("clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // also the interval of probes
-	for range 2 {                                                                  // migrating again changes nothing
+	for range 2 { // migrating again changes nothing
 		out, err := exec.Command(binary, append([]string{"migrate"}, d.Args...)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "the tables are up to date")

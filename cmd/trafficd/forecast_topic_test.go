@@ -117,8 +117,7 @@ func followTopic(t *testing.T, brokers []string, topic string) *process {
 	t.Helper()
 	d := newProcess(t)
 	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"))
-	d.Set("forecasts.feed=kafka", "forecasts.kafka.brokers="+brokers[0], "forecasts.kafka.topic="+topic,
-		"forecasts.kafka.metadata_max_age=1s")
+	d.Set("forecasts.feed=kafka", "forecasts.kafka.brokers="+brokers[0], "forecasts.kafka.topic="+topic)
 	return d.start()
 }
 

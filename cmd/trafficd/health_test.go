@@ -31,7 +31,7 @@ func TestHealth(t *testing.T) {
 	f(0, "ok\n", "--ops-listen", d.Ops)
 	f(0, "ok\n", "--ops-listen", ":"+port)
 	f(0, "ok\n", "--ops-listen", "0.0.0.0:"+port)
-	f(0, "ok\n", "--ops-listen", d.Ops, "--set", "journal.segment_bytes=5") // invalid, but it runs
+	f(0, "ok\n", "--ops-listen", d.Ops, "--set", "journal.max_bytes=5") // invalid, but it runs
 	f(1, "no API keys", "--ready", "--ops-listen", d.Ops)
 	f(1, "503", "--ready", "--ops-listen", d.Ops)
 	proxied := false

@@ -220,6 +220,5 @@ func testConfig() Config {
 	c.SegmentBytes = 16 << 10
 	c.MaxFrameBytes = 12 << 10
 	c.MaxBytes = 1 << 20
-	c.QueueBytes = 1 << 20
 	return c
 }

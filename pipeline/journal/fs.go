@@ -142,7 +142,7 @@ func (c Config) CheckSpace() error {
 	var st unix.Statfs_t
 	err := unix.Statfs(dir, &st)
 	for err == unix.ENOENT && filepath.Dir(dir) != dir { // the journal creates its directory
-		dir, need = filepath.Dir(dir), c.MinFreeBytes+c.SegmentBytes
+		dir, need = filepath.Dir(dir), c.MinFreeBytes+c.segmentBytes()
 		err = unix.Statfs(dir, &st)
 	}
 	if err != nil || c.MinFreeBytes == 0 || freeOf(&st) >= need {

@@ -309,6 +309,7 @@ func (j *Journal) nextDisposable() *segment {
 func (j *Journal) newest() *segment { return j.segments[len(j.segments)-1] }
 
 func newJournal(cfg Config, opts []Option) *Journal {
+	cfg.SegmentBytes = cfg.segmentBytes()
 	j := &Journal{
 		cfg: cfg, fs: osFS{}, log: zerolog.Nop(), cursors: map[string]*Cursor{}, name: "measurements",
 		free: math.MaxInt64, // until it is measured

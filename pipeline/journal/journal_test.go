@@ -138,7 +138,7 @@ func TestTwoOpensOfOneDirectory(t *testing.T) {
 
 func TestFullUntilCursorsAdvance(t *testing.T) {
 	cfg := testConfig()
-	cfg.MaxBytes = cfg.leastMaxBytes()
+	cfg.MaxBytes = 2 * roomFor(cfg.MaxFrameBytes)
 	fs := newMemFS(1)
 	j := mustOpen(t, cfg, fs, "a", "b")
 	var err error
@@ -337,7 +337,7 @@ func TestCloseReturnsTheFailure(t *testing.T) {
 
 func TestEnqueueErrors(t *testing.T) {
 	cfg := testConfig()
-	cfg.QueueEntries = 3
+	cfg.MaxBytes = 64 << 20
 	fs := newMemFS(1)
 	j := mustOpen(t, cfg, fs)
 	require.ErrorIs(t, j.Enqueue(&durable.Entry{Data: sized(cfg.MaxFrameBytes + 1)}), durable.ErrTooLarge)
@@ -345,7 +345,7 @@ func TestEnqueueErrors(t *testing.T) {
 	open := make(chan struct{})
 	fs.setGate(func(string) { <-open }) // the disk hangs; Enqueue must not
 	var entries []*durable.Entry
-	for range cfg.QueueEntries {
+	for range maxQueueEntries {
 		e := &durable.Entry{Data: []byte("waits")}
 		require.NoError(t, j.Enqueue(e))
 		entries = append(entries, e)
@@ -365,7 +365,8 @@ func TestEnqueueErrors(t *testing.T) {
 
 func TestQueueBytes(t *testing.T) {
 	cfg := testConfig()
-	cfg.QueueBytes = int64(cfg.MaxFrameBytes)
+	defer func(n int64) { maxQueueBytes = n }(maxQueueBytes)
+	maxQueueBytes = int64(cfg.MaxFrameBytes)
 	fs := newMemFS(1)
 	j := mustOpen(t, cfg, fs)
 	open := make(chan struct{})
@@ -488,7 +489,7 @@ func TestReserve(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()
 	cfg.SegmentBytes, cfg.MaxFrameBytes = 1<<20, 1000<<10
-	cfg.MaxBytes, cfg.QueueBytes = 8<<20, 1<<20
+	cfg.MaxBytes = 8 << 20
 	j := mustOpen(t, cfg, osFS{})
 	add(t, j, sized(100<<10))
 	require.GreaterOrEqual(t, diskBytes(t, j.segments[0].path), reservable(t, cfg.SegmentBytes))
@@ -564,7 +565,7 @@ func TestMetrics(t *testing.T) {
 	}
 	c := testConfig()
 	want := []float64{
-		float64(segmentBytes(t, fs)), float64(c.MaxBytes), float64(len(j.segments)), 0, float64(c.QueueEntries), 1 << 40, float64(c.MinFreeBytes),
+		float64(segmentBytes(t, fs)), float64(c.MaxBytes), float64(len(j.segments)), 0, maxQueueEntries, 1 << 40, float64(c.MinFreeBytes),
 	}
 	require.Equal(t, want, gauges())
 	require.NoError(t, j.Cursor("a").Save(12, nil))
@@ -604,17 +605,15 @@ func TestConfigValidate(t *testing.T) {
 	}
 	f(func(*Config) {}, "")
 	f(func(c *Config) { c.Dir = "" }, "dir is empty")
-	f(func(c *Config) { c.SegmentBytes = 16<<10 - 1 }, "segment_bytes is 16383")
-	f(func(c *Config) { c.SegmentBytes = 1<<30 + 1 }, "segment_bytes is")
 	f(func(c *Config) { c.MaxFrameBytes = 0 }, "max_frame_bytes is 0")
 	f(func(c *Config) { c.MaxFrameBytes = 1<<30 + 1 }, "max_frame_bytes is")
-	f(func(c *Config) { c.MaxBytes = c.leastMaxBytes() }, "")
-	f(func(c *Config) { c.MaxBytes = c.leastMaxBytes() - 1 }, "max_bytes is")
-	f(func(c *Config) { c.SegmentBytes = 1 << 20; c.MaxBytes = 4097 << 20 }, "max_bytes is over 4096 times segment_bytes")
+	f(func(c *Config) { c.MaxBytes = 2 * roomFor(c.MaxFrameBytes) }, "")
+	f(func(c *Config) { c.MaxBytes = 2*roomFor(c.MaxFrameBytes) - 1 }, "max_bytes is")
 	f(func(c *Config) { c.MinFreeBytes = -1 }, "min_free_bytes is -1")
-	f(func(c *Config) { c.QueueEntries = 0 }, "queue_entries is 0")
-	f(func(c *Config) { c.QueueEntries = 1 << 17 }, "queue_entries is")
-	f(func(c *Config) { c.QueueBytes = 1 << 20 }, "queue_bytes is")
+
+	for max, want := range map[int64]int64{1 << 20: 16 << 10, 1 << 30: 8 << 20, 8 << 30: 64 << 20, 256 << 30: 64 << 20, 512 << 30: 128 << 20} {
+		require.Equal(t, want, Config{MaxBytes: max}.segmentBytes())
+	}
 
 	_, err := Open(Config{}, nil, WithLogger(zerolog.Nop()))
 	require.ErrorContains(t, err, "dir is empty")

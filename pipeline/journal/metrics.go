@@ -50,7 +50,7 @@ func (j *Journal) gauges() []metrics.Collector {
 			func() float64 { return float64(j.cfg.MaxBytes) }),
 		gauge("segments", "Segments of the journal on disk.", func() float64 { return float64(len(j.segments)) }),
 		gauge("queue_depth", "Frames that wait to be written.", func() float64 { return float64(j.queue.depth) }),
-		gauge("queue_capacity", "Frames that can wait to be written.", func() float64 { return float64(j.cfg.QueueEntries) }),
+		gauge("queue_capacity", "Frames that can wait to be written.", func() float64 { return maxQueueEntries }),
 		gauge("disk_free_bytes", "Free space on the journal's disk, in bytes.", func() float64 { return float64(j.free) }),
 		gauge("disk_free_bytes_min", "Free space on the journal's disk below which batches are rejected, in bytes.",
 			func() float64 { return float64(j.cfg.MinFreeBytes) }),

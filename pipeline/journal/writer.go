@@ -297,7 +297,7 @@ func (j *Journal) Enqueue(e *durable.Entry) error {
 		}
 		return err
 	}
-	if j.queue.depth >= j.cfg.QueueEntries || j.queue.bytes+int64(len(e.Data)) > j.cfg.QueueBytes {
+	if j.queue.depth >= maxQueueEntries || j.queue.depth > 0 && j.queue.bytes+int64(len(e.Data)) > maxQueueBytes {
 		return durable.ErrBusy
 	}
 	e.Seq = j.next

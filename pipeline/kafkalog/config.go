@@ -22,22 +22,30 @@ type Config struct {
 	ReplicationFactor int `setting:"replication_factor"`
 	// retention of a topic that the daemon creates, at least five times pipeline.idempotency.window;
 	// batches are rejected once a store lags by four fifths of it
-	Retention time.Duration `setting:"retention"`
-	Group     string        `setting:"group"` // prefix of the names of the consumer groups, one for each store
-	// time without a heartbeat after which other replicas take over a replica's partitions; at least
-	// group.min.session.timeout.ms of the brokers
-	SessionTimeout time.Duration `setting:"session_timeout"`
-	ProduceTimeout time.Duration `setting:"produce_timeout"` // maximum wait for the brokers, after which batches get 503
-	MaxFrameBytes  int           `setting:"max_frame_bytes"` // maximum size of a frame, which holds the accepted items of a batch
-	// maximum total size of the frames that wait for the brokers; at the limit, batches get 503
-	QueueBytes int64 `setting:"queue_bytes"`
+	Retention     time.Duration `setting:"retention"`
+	Group         string        `setting:"group"`           // prefix of the names of the consumer groups, one for each store
+	MaxFrameBytes int           `setting:"max_frame_bytes"` // maximum size of a frame, which holds the accepted items of a batch
+
+	// sessionTimeout is no setting, but tests vary it. It is the time without a heartbeat after which
+	// other replicas take over a replica's partitions. It is the brokers' default of
+	// group.min.session.timeout.ms: a shorter timeout takes partitions away from replicas that are
+	// merely slow, a longer one delays measurements.
+	sessionTimeout time.Duration
 }
+
+// produceTimeout returns the maximum wait for the brokers, after which batches get 503. It leaves
+// time for three requests.
+func (c Config) produceTimeout() time.Duration { return 3 * c.RequestTimeout }
+
+// maxQueueBytes is the maximum total size of the frames that wait for the brokers. At the limit,
+// batches get 503. A single frame may be larger.
+const maxQueueBytes = 256 << 20
 
 // DefaultConfig returns the default settings, which use a broker on this machine.
 func DefaultConfig() Config {
 	c := Config{
 		Kafka: dial.DefaultKafka("trafficd.log"), Partitions: 6, Retention: 7 * 24 * time.Hour, Group: "trafficd",
-		SessionTimeout: 6 * time.Second, ProduceTimeout: 15 * time.Second, MaxFrameBytes: 16 << 20, QueueBytes: 256 << 20,
+		MaxFrameBytes: 16 << 20, sessionTimeout: 6 * time.Second,
 	}
 	c.RequestTimeout = 5 * time.Second
 	c.MetadataMaxAge = time.Second // it also bounds the time until a lost leader is noticed
@@ -52,12 +60,7 @@ func (c Config) Validate() error {
 		settings.Within("replication_factor", c.ReplicationFactor, 0, 10, "it cannot exceed the number of brokers"),
 		settings.AtLeast("retention", c.Retention, time.Hour, "measurements that are not delivered within the retention are lost"),
 		settings.Check(c.Group != "", "group must be set"),
-		settings.Within("session_timeout", c.SessionTimeout, time.Second, 5*time.Minute,
-			"a shorter timeout takes partitions away from replicas that are merely slow; a longer one delays measurements when a replica is lost"),
-		settings.Within("produce_timeout", c.ProduceTimeout, c.RequestTimeout, 10*time.Minute,
-			"a timeout below request_timeout leaves no time for even one attempt; a longer one keeps clients waiting"),
 		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1<<10, 100<<20, "a whole frame is read into memory"),
-		settings.AtLeast("queue_bytes", c.QueueBytes, int64(c.MaxFrameBytes), "a frame of max_frame_bytes could never be queued"),
 	)
 }
 

@@ -46,7 +46,7 @@ func (m *membership) run(ctx, soft context.Context) error {
 	l := m.log
 	g, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID: l.group(m.consumer), Brokers: []string{dial.Bootstrap}, Dialer: l.cfg.Dialer(l.transport), Topics: []string{l.cfg.Topic},
-		HeartbeatInterval: l.cfg.SessionTimeout / 10, SessionTimeout: l.cfg.SessionTimeout, RebalanceTimeout: l.cfg.SessionTimeout,
+		HeartbeatInterval: l.cfg.sessionTimeout / 10, SessionTimeout: l.cfg.sessionTimeout, RebalanceTimeout: l.cfg.sessionTimeout,
 		JoinGroupBackoff: 500 * time.Millisecond, Timeout: l.cfg.RequestTimeout,
 	})
 	if err != nil {
@@ -99,7 +99,7 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 	// When the partition is revoked, the delivery has a while to finish its attempt; otherwise the
 	// block is in doubt for the next owner. The grace is much shorter than the session, because the
 	// replica must rejoin the group within a session.
-	grace := min(2*time.Second, m.log.cfg.SessionTimeout/3)
+	grace := min(2*time.Second, m.log.cfg.sessionTimeout/3)
 	defer context.AfterFunc(owned, func() {
 		select {
 		case <-soft.Done(): // the daemon is stopping; ctx bounds the attempt

@@ -16,11 +16,11 @@
 //
 // # Writing
 //
-// A failed request is retried until ProduceTimeout has passed since its oldest frame was queued.
+// A failed request is retried until produceTimeout has passed since its oldest frame was queued.
 // Retries may store a frame several times; readers drop the duplicates by their Batch-Id, so no
 // idempotent producer is needed. If all attempts fail, the frames settle with durable.ErrVoided
 // (the client gets 503) or, if an attempt may have stored them, with durable.ErrUnknown (the client
-// gets no response and retries with its Idempotency-Key). Nothing is sent after ProduceTimeout, so
+// gets no response and retries with its Idempotency-Key). Nothing is sent after produceTimeout, so
 // a replica that resumes after a pause does not add old frames. A frame that exceeds
 // max.message.bytes settles with durable.ErrTooLarge at once: other frames of its partition must
 // not wait for it.

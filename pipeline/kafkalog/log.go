@@ -176,7 +176,7 @@ func (l *Log) Enqueue(e *durable.Entry) error {
 	if err := w.ready(); err != nil {
 		return err
 	}
-	if l.bytes+int64(len(e.Data)) > l.cfg.QueueBytes {
+	if l.bytes > 0 && l.bytes+int64(len(e.Data)) > maxQueueBytes {
 		return durable.ErrBusy
 	}
 	e.Open()

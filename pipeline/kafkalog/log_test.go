@@ -272,7 +272,7 @@ func TestCloseWhileChecking(t *testing.T) {
 func TestProbesDoNotWait(t *testing.T) {
 	c := stores.StartKfake(t)
 	l := openLog(t, c.ListenAddrs(), "probes", func(c *Config) {
-		c.Partitions, c.RequestTimeout, c.ProduceTimeout = 2, 5*time.Minute, 5*time.Minute
+		c.Partitions, c.RequestTimeout = 2, 5*time.Minute
 	})
 	require.Eventually(t, func() bool { return l.Ready("") == nil }, time.Minute, 10*time.Millisecond)
 	respond := make(chan struct{})
@@ -405,7 +405,7 @@ func TestSlowAttemptKeepsMembership(t *testing.T) {
 		errs := make(chan error, 100)
 		join := func() (joined, runs chan struct{}) {
 			cfg := testConfig([]string{"broker:9092"}, "slow")
-			cfg.SessionTimeout, cfg.MaxFrameBytes = session, 64<<10
+			cfg.sessionTimeout, cfg.MaxFrameBytes = session, 64<<10
 			l, err := newLog(cfg, []string{"sink"}, window, zerolog.New(zerolog.NewTestWriter(t)))
 			require.NoError(t, err)
 			l.transport.Dial = broker
@@ -599,7 +599,7 @@ func TestUnsentFramesAreVoided(t *testing.T) {
 	cluster.Close()
 	l.transport.CloseIdleConnections() // the first attempt could send the frame over one
 	e := &durable.Entry{Data: frame(2, 2, 0)}
-	soon := time.Now().Add(time.Second - l.cfg.ProduceTimeout)
+	soon := time.Now().Add(time.Second - l.cfg.produceTimeout())
 	require.Equal(t, durable.ErrVoided, l.writers[0].write([]queued{{Entry: e, since: soon}}))
 }
 
@@ -658,7 +658,7 @@ func TestUnreadableTopicConfig(t *testing.T) {
 	denied := cluster.Fault(deny)
 	cfg := testConfig(cluster.ListenAddrs(), "secret")
 	require.ErrorContains(t, cfg.Check(t.Context(), []string{"sink"}, window, true), "grant DescribeConfigs on it")
-	l := openLog(t, cluster.ListenAddrs(), "secret", func(c *Config) { c.MaxFrameBytes = 1 << 10; c.QueueBytes = 1 << 20 })
+	l := openLog(t, cluster.ListenAddrs(), "secret", func(c *Config) { c.MaxFrameBytes = 1 << 10 })
 	refused := func() bool {
 		err := l.Ready("")
 		return errors.Is(err, ErrUnavailable) && strings.Contains(err.Error(), "grant DescribeConfigs on it")

@@ -115,7 +115,7 @@ func (p *Partition) Save(frame uint64, state []byte) error {
 
 // Confirm implements pipeline.Source.
 func (p *Partition) Confirm() error {
-	if time.Since(p.committed) < p.log.cfg.SessionTimeout/2 {
+	if time.Since(p.committed) < p.log.cfg.sessionTimeout/2 {
 		return p.checkOwned()
 	}
 	return p.commit(p.saved, p.base, p.state)

@@ -90,7 +90,7 @@ func (w *writer) settle(frames []queued, err error) {
 // can have stored the frames, or durable.ErrUnknown.
 func (w *writer) write(frames []queued) error {
 	failed := durable.ErrVoided
-	deadline := frames[0].since.Add(w.l.cfg.ProduceTimeout)
+	deadline := frames[0].since.Add(w.l.cfg.produceTimeout())
 	for wait := 20 * time.Millisecond; time.Now().Before(deadline) && w.l.hard.Err() == nil; wait = min(2*wait, time.Second) {
 		sent, err := w.produce(frames, deadline)
 		tooLarge := errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)

@@ -238,8 +238,7 @@ func TestValidate(t *testing.T) {
 	f("ftp", func(*Config) {}, `feed is "ftp"`)
 	f(FeedKafka, func(c *Config) { c.Kafka.Brokers = nil }, "kafka.brokers must name")
 	f(FeedKafka, func(c *Config) { c.Kafka.Topic = "a b" }, "kafka.topic")
-	f(FeedKafka, func(c *Config) { c.Kafka.DialTimeout, c.Kafka.RequestTimeout, c.Kafka.MetadataMaxAge = 0, 0, 0 },
-		"kafka.dial_timeout", "kafka.request_timeout", "kafka.metadata_max_age")
+	f(FeedKafka, func(c *Config) { c.Kafka.RequestTimeout = 0 }, "kafka.request_timeout")
 	f(FeedKafka, func(c *Config) { c.Kafka.TLS.Cert = "x" }, "kafka.tls.cert and", "kafka.tls.enabled must be true")
 	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Username: "x"} }, "kafka.sasl.mechanism must be set")
 	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Mechanism: "plain"} }, "kafka.sasl.username and")

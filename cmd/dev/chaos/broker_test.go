@@ -38,7 +38,7 @@ func startApache(t *testing.T, properties ...string) *withKafka {
 	r := &withKafka{archive: stores.StartClickHouse(t), broker: stores.StartKafka(t, options...)}
 	brokers := strings.Join(r.broker.Brokers, ",")
 	r.Trafficd = daemontest.New(t, "clickhouse.enabled=true", "clickhouse.addresses="+r.archive.TCP, "kafka.enabled=true",
-		"kafka.brokers="+brokers, "journal.log.brokers="+brokers, "kafka.delivery.retry_max=300ms")
+		"kafka.brokers="+brokers, "journal.log.brokers="+brokers)
 	client, err := kgo.NewClient(kgo.SeedBrokers(r.broker.Brokers...))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)

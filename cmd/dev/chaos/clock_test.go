@@ -49,8 +49,7 @@ func startSkewed(t *testing.T, binary string, settings ...string) *skewed {
 	d.Daemon = launch.Daemon{Binary: binary, Dir: t.TempDir(), Env: []string{faults.Env()}}
 	brokers := strings.Join(broker.Brokers, ",")
 	require.NoError(t, d.Configure("city", "tk_skewed", "ingest", []string{"A"}, "journal.min_free_bytes=0",
-		"clickhouse.addresses="+archive.TCP, "kafka.brokers="+brokers, "journal.log.brokers="+brokers, "journal.log.produce_timeout=5s",
-		"clickhouse.delivery.retry_max=300ms", "kafka.delivery.retry_max=300ms"))
+		"clickhouse.addresses="+archive.TCP, "kafka.brokers="+brokers, "journal.log.brokers="+brokers))
 	d.Set(settings...)
 	return d
 }

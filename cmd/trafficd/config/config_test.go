@@ -126,7 +126,7 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 	f([]string{"shutdown_timeout=4s", "api.drain_grace=3s"}, nil, "api.drain_grace is 3s, must be less than three quarters of shutdown_timeout (4s)", "(from --set)")
 	f([]string{"memory_limit=1"}, nil, "memory_limit is 1")
 	f([]string{"ops.listen=8081"}, nil, "ops.listen", "host:port")
-	f(nil, []string{"TRAFFICD_JOURNAL__SEGMENT_BYTES=5"}, "journal.segment_bytes", "environment TRAFFICD_JOURNAL__SEGMENT_BYTES")
+	f(nil, []string{"TRAFFICD_JOURNAL__MAX_BYTES=5"}, "journal.max_bytes", "environment TRAFFICD_JOURNAL__MAX_BYTES")
 	f([]string{"kafka.topic=ä"}, nil, "kafka.topic")
 	f([]string{"clickhouse.database=1"}, nil, "clickhouse.database")
 	f([]string{"api.keys=[{name: a}]"}, nil, "api.keys")
@@ -141,7 +141,7 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 // unknown keys, wrong types, values out of bounds, several in one section.
 func TestAllErrorsAreReported(t *testing.T) {
 	_, _, err := Load(conf.Options{
-		File: file(t, "nonsense: 1\njournal: {segment_bytes: much, segment_bytes: 1}\nkafka: {topic: a b, batch_bytes: 1, tls: {cert: x}}\n"),
+		File: file(t, "nonsense: 1\njournal: {max_bytes: much, max_bytes: 1}\nkafka: {topic: a b, batch_bytes: 1, tls: {cert: x}}\n"),
 		Set: []string{
 			"nothing", "log.level=loud", "log.format=xml", "ops.listen=8081", "shutdown_timeout=1ms", "memory_limit=1",
 			"clickhouse.database=1", "clickhouse.username=", "kafka.brokers=", "kafka.delivery.max_rows=0", "kafka.delivery.linger=1h",
@@ -152,7 +152,7 @@ func TestAllErrorsAreReported(t *testing.T) {
 	})
 	require.Error(t, err)
 	for _, want := range []string{
-		`unknown key "nonsense"`, `duplicate key "journal.segment_bytes"`, `"journal.segment_bytes" (`, "--set nothing",
+		`unknown key "nonsense"`, `duplicate key "journal.max_bytes"`, `"journal.max_bytes" (`, "--set nothing",
 		"log.level is", "log.format is", "ops.listen is", "shutdown_timeout is", "memory_limit is",
 		"clickhouse.database is", "clickhouse.username must", "kafka.brokers must", "kafka.delivery.max_rows is", "kafka.delivery.linger is",
 		"kafka.topic must", "kafka.batch_bytes is", "kafka.tls.cert and", "kafka.tls.enabled must",

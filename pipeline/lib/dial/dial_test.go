@@ -50,8 +50,7 @@ func TestValidateKafka(t *testing.T) {
 	for _, topic := range []string{"", "a/b", "..", "ä", strings.Repeat("x", 250)} {
 		f(func(k *Kafka) { k.Topic = topic }, "topic must be")
 	}
-	f(func(k *Kafka) { k.DialTimeout, k.RequestTimeout, k.MetadataMaxAge = 0, time.Hour, 0 },
-		"dial_timeout is 0s", "request_timeout is 1h0m0s", "metadata_max_age is 0s")
+	f(func(k *Kafka) { k.RequestTimeout = time.Hour }, "request_timeout is 1h0m0s")
 	f(func(k *Kafka) { k.TLS.Cert = "c.pem" }, "tls.cert and kafka.tls.key must be set together", "tls.enabled must be true")
 	f(func(k *Kafka) { k.SASL.Password = "p" }, "sasl.mechanism must be set")
 	f(func(k *Kafka) { k.SASL.Mechanism = "plain" }, "sasl.username and kafka.sasl.password must be set for plain")

@@ -22,14 +22,16 @@ import (
 
 // Kafka configures connections to Kafka for one topic.
 type Kafka struct {
-	Brokers        []string      `setting:"brokers"`          // host:port of some brokers, which return the addresses of the others
-	Topic          string        `setting:"topic"`            // name of the topic
-	ClientID       string        `setting:"client_id"`        // name in the brokers' logs and quotas
-	DialTimeout    time.Duration `setting:"dial_timeout"`     // maximum time to connect, including TLS and SASL
-	RequestTimeout time.Duration `setting:"request_timeout"`  // maximum time for a response, including the replication of a produce request
-	MetadataMaxAge time.Duration `setting:"metadata_max_age"` // age at which the list of partitions and leaders is refreshed
-	TLS            TLS           `setting:"tls"`              // encryption of the connections
-	SASL           SASL          `setting:"sasl"`             // authentication; none if mechanism is empty
+	Brokers        []string      `setting:"brokers"`         // host:port of some brokers, which return the addresses of the others
+	Topic          string        `setting:"topic"`           // name of the topic
+	RequestTimeout time.Duration `setting:"request_timeout"` // maximum time for a response, including the replication of a produce request
+	TLS            TLS           `setting:"tls"`             // encryption of the connections
+	SASL           SASL          `setting:"sasl"`            // authentication; none if mechanism is empty
+
+	// No settings, but programs and tests differ in them.
+	ClientID       string        // name in the brokers' logs and quotas
+	DialTimeout    time.Duration // maximum time to connect, including TLS and SASL: more than a busy network needs
+	MetadataMaxAge time.Duration // age at which the list of partitions and leaders is refreshed: not so often that it burdens the brokers
 }
 
 // SASL configures authentication. If Mechanism is empty, there is none.
@@ -51,17 +53,12 @@ var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
 // Validate reports every invalid key with the reason for its bound.
 func (k Kafka) Validate(section string) error {
-	const least = 100 * time.Millisecond
 	return errors.Join(
 		settings.Check(len(k.Brokers) > 0, "%sbrokers must name at least one broker", section),
 		settings.Check(topicName.MatchString(k.Topic) && k.Topic != "." && k.Topic != "..",
 			"%stopic must be 1 to 249 characters A-Za-z0-9._-: brokers accept no other name", section),
-		settings.Within(section+"dial_timeout", k.DialTimeout, least, time.Minute,
-			"a shorter timeout fails on a busy network; a longer one delays the switch to another broker"),
-		settings.Within(section+"request_timeout", k.RequestTimeout, least, 5*time.Minute,
+		settings.Within(section+"request_timeout", k.RequestTimeout, 100*time.Millisecond, 5*time.Minute,
 			"a shorter timeout fails on a busy broker; a longer one waits for a dead one"),
-		settings.Within(section+"metadata_max_age", k.MetadataMaxAge, least, time.Hour,
-			"a lower value burdens the brokers; a higher one sends requests to former leaders"),
 		k.TLS.validate(section+"tls."), k.SASL.validate(section+"sasl."),
 	)
 }

@@ -43,7 +43,6 @@ func TestPages(t *testing.T) {
 	axe, err := os.ReadFile(filepath.Join(pageModules(t), "axe-core", "axe.min.js"))
 	require.NoError(t, err)
 	d, c, _ := daemontest.OnRealStores(t)
-	d.Set("clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // also the interval of probes
 	_, feed := withForecasts(t, d)
 	d.Run().Await(http.StatusOK)
 	atRushHour(t, feed)

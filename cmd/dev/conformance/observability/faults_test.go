@@ -151,7 +151,7 @@ func faults(t *testing.T) []fault {
 		},
 		{
 			alerts: "TrafficdJournalFull TrafficdStoreUnreachable", name: "journal",
-			settings: kafka(lostBroker, "kafka.topic=other", "journal.max_frame_bytes=1MiB", "journal.segment_bytes=1MiB", "journal.max_bytes=64MiB"),
+			settings: kafka(lostBroker, "kafka.topic=other", "journal.max_frame_bytes=1MiB", "journal.max_bytes=64MiB"),
 			inject:   func(d *daemon) { d.items.Store(10_000); killBroker(d) },
 		},
 		{alerts: "TrafficdDiskLow", name: "disk", prepare: func(d *daemon) {
@@ -162,7 +162,7 @@ func faults(t *testing.T) []fault {
 			d.replace("trafficd.yaml", strings.ReplaceAll(d.read("trafficd.yaml"), "min_free_bytes: 0", fmt.Sprint("min_free_bytes: ", bytes*2/3)))
 		}},
 		{
-			alerts: "TrafficdJournalErrors", name: "moved", settings: []string{"journal.segment_bytes=16KiB", "journal.max_frame_bytes=8KiB", "journal.max_bytes=16MiB"},
+			alerts: "TrafficdJournalErrors", name: "moved", settings: []string{"journal.max_frame_bytes=8KiB", "journal.max_bytes=2MiB"},
 			inject: func(d *daemon) { require.NoError(t, os.Rename(d.path("journal"), d.path("moved"))) },
 		},
 		{

@@ -57,23 +57,21 @@ func (r *Rig) newDaemon(binary string, n int) *Daemon {
 	must.Do(d.Configure("unused", "tk_unused", "ingest", r.cfg.Detectors,
 		"shutdown_timeout="+stopLimit.String(),
 		"clickhouse.addresses="+list(servers), "kafka.brokers="+list(brokers),
-		"clickhouse.write_timeout=2s",
-		"clickhouse.delivery.linger=100ms", "clickhouse.delivery.retry_min=20ms", "clickhouse.delivery.retry_max=300ms",
+		"clickhouse.write_timeout=2s", "clickhouse.delivery.linger=100ms",
 		"clickhouse.block_rows=2000",
-		"kafka.dial_timeout=500ms", "kafka.request_timeout=1500ms", "kafka.resolve_after=1s", "kafka.metadata_max_age=500ms",
-		"kafka.delivery.retry_min=20ms", "kafka.delivery.retry_max=300ms", "kafka.block_rows=2000",
-		"journal.dir="+journal, "journal.max_frame_bytes=524288", "journal.segment_bytes=1048576",
+		"kafka.request_timeout=1500ms", "kafka.resolve_after=1s",
+		"kafka.block_rows=2000",
+		"journal.dir="+journal, "journal.max_frame_bytes=524288",
 		fmt.Sprint("journal.max_bytes=", journalBytes), fmt.Sprint("journal.min_free_bytes=", free),
-		"pipeline.idempotency.journal.segment_bytes=1048576", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", free)))
+		"pipeline.idempotency.journal.max_bytes=160MiB", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", free)))
 	if r.cfg.Replicas > 1 {
-		d.Set("journal.kind=kafka", "journal.log.client_id="+d.name(), "journal.log.topic="+Log, "journal.log.group="+logGroup,
+		d.Set("journal.kind=kafka", "journal.log.topic="+Log, "journal.log.group="+logGroup,
 			"journal.log.brokers="+list(brokers),
-			"journal.log.dial_timeout=1s", "journal.log.request_timeout=3s", "journal.log.metadata_max_age=500ms",
-			"journal.log.produce_timeout=3s", "journal.log.session_timeout="+SessionTimeout.String())
+			"journal.log.request_timeout=2s")
 	}
 	if r.Forecaster != nil {
 		d.Set("forecasts.feed=kafka", "forecasts.kafka.brokers="+list(brokers), "forecasts.kafka.topic="+Forecasts,
-			"forecasts.kafka.dial_timeout=500ms", "forecasts.kafka.request_timeout=3s")
+			"forecasts.kafka.request_timeout=3s")
 	}
 	if r.cfg.Nodes > 1 {
 		d.Set("clickhouse.cluster=main", "clickhouse.migrate=false")
@@ -103,7 +101,7 @@ const (
 	Log      = "trafficd.log"
 	logGroup = "trafficd"
 	// SessionTimeout is how long a replica may be silent before it loses its partitions.
-	SessionTimeout = 2 * time.Second
+	SessionTimeout = 6 * time.Second
 )
 
 // Wipe deletes the volume of a daemon that is not running.
@@ -165,9 +163,6 @@ func (r *Rig) read(ctx context.Context) (all map[Source]kadm.GroupMemberLag, err
 	}
 	return all, nil
 }
-
-// name returns the replica's client ID in consumer groups.
-func (d *Daemon) name() string { return filepath.Base(d.Dir) }
 
 // Start starts the daemon unless it is running.
 func (d *Daemon) Start() error {
@@ -257,7 +252,7 @@ func (r *Rig) newForecaster(ctx context.Context) {
 	must.Do(launch.CreateTopic(ctx, r.Broker.Addresses(), Forecasts, partitions, nil))
 	r.forecasterProgram = must.Get(launch.Program(ctx, "forecaster"))
 	r.Forecaster = r.forecaster("published", "output.kafka.brokers="+list(addresses(r.BrokerWires)), "output.kafka.topic="+Forecasts,
-		"output.kafka.dial_timeout=500ms", "output.kafka.request_timeout=3s")
+		"output.kafka.request_timeout=3s")
 }
 
 // forecaster returns a forecaster that is not running.
