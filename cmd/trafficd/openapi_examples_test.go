@@ -236,8 +236,19 @@ func (d *process) provokeErrors() map[string]seenExample {
 	tooLarge.body = regexp.MustCompile(`"traceId":"[0-9a-f]{32}"`).ReplaceAllString(tooLarge.body, `"traceId":"`+exampleTraceparent[3:35]+`"`)
 	seen["HeaderTooLarge/longHeader"] = tooLarge
 
-	d.begin(d.held("Idempotency-Key: held\r\n"))
-	seen["IdempotencyKeyInUse/inProgress"] = post(batch, "Idempotency-Key", "held")
+	large := compress.Gzip(`{"measurements":[` + strings.Repeat(`{},`, 139_999) + `{}]}`)
+	attempts := 0
+	d.Eventually(func() bool { // until both are processed at the same time
+		attempts++
+		key, first := fmt.Sprint("together-", attempts), make(chan seenExample)
+		go func() { first <- post(large, "Idempotency-Key", key) }()
+		for _, e := range []seenExample{post(large, "Idempotency-Key", key), <-first} {
+			if e.status == http.StatusConflict {
+				seen["IdempotencyKeyInUse/inProgress"] = e
+			}
+		}
+		return seen["IdempotencyKeyInUse/inProgress"].status == http.StatusConflict
+	}, "two batches with the same key at once")
 	require.Equal(d.t, http.StatusMultiStatus, post(batch, "Idempotency-Key", "used").status)
 	seen["IdempotencyKeyReused/anotherBatch"] = post(compress.Gzip(`{"measurements":[1]}`), "Idempotency-Key", "used")
 
