@@ -195,7 +195,7 @@ func TestCheckConfigReadsFiles(t *testing.T) {
 	}
 	f := func(settings []string, want ...string) {
 		t.Helper()
-		out, ok := checkConfig(t, "--check-config", append(settings, "registry.settle=1m")...)
+		out, ok := checkConfig(t, "--check-config", settings...)
 		require.Equal(t, len(want) == 0, ok, out)
 		if len(want) > 0 {
 			requireProblems(t, out, want...)

@@ -165,10 +165,10 @@ func TestNotReadyBeforeRegistriesAreRead(t *testing.T) {
 }
 
 // TestReadyOnceRegistryIsLoaded checks that a daemon that is ready can validate batches,
-// even if the list was just written and is only read after registry.settle.
+// even if the list was just written and is only read once it has settled.
 func TestReadyOnceRegistryIsLoaded(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "city.csv")
-	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]", "registry.settle=1s")
+	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]")
 	d.keys(keyEntry("both", "ingest, routing", "UTC"))
 	replaceFile(t, list, "detectorCode\n"+daemontest.Detector(1)+"\n")
 	d.start()

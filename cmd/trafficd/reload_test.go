@@ -54,7 +54,7 @@ func TestSIGHUPReloads(t *testing.T) {
 	d.Args = append([]string{"--config", file}, d.Args...)
 	for i, a := range d.Args { // the file sets them
 		if strings.HasPrefix(a, "registry.feeds=") {
-			d.Args[i] = "registry.recheck=50s"
+			d.Args[i] = "registry.max_shrink=0.4"
 		}
 	}
 	d.start().Await(http.StatusOK)

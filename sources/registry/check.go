@@ -24,7 +24,6 @@ const maxReported = 10
 // setting. If the configuration is invalid, no list is read.
 func (c Config) Check(ctx context.Context, w io.Writer, deep bool) error {
 	valid := c.Validate() == nil
-	c.Settle = 0 // read new files too
 	var errs []error
 	for i, f := range c.Feeds {
 		errs = append(errs, f.check(ctx, w, fmt.Sprintf("feeds[%d].", i), c, valid && (deep || f.File != nil)))
@@ -53,6 +52,9 @@ func (f FeedConfig) check(ctx context.Context, w io.Writer, at string, cfg Confi
 	}
 	cfg.CacheDir = "" // a running daemon may be using the cache
 	feed := newFeed(cfg, f, zerolog.Nop())
+	if f.File != nil {
+		feed.source = newFileSource(*f.File, f.InstanceColumn, 0, cfg.MaxBytes) // reads new files too
+	}
 	defer feed.source.close()
 	feed.onList = func(batch.DetectorList) {} // read attributes
 	lists, err := feed.read(ctx)

@@ -18,11 +18,7 @@ import (
 
 // Config is the registry section of the configuration.
 type Config struct {
-	Feeds []FeedConfig `setting:"feeds"` // detector lists of one or many product instances; batches of other product instances get 403
-	// time between checks for changes that the operating system does not report, as on network file
-	// systems
-	Recheck       time.Duration       `setting:"recheck"`
-	Settle        time.Duration       `setting:"settle"` // how long a file must be unmodified before it is read
+	Feeds         []FeedConfig        `setting:"feeds"` // detector lists of one or many product instances; batches of other product instances get 403
 	shrink.Limits `setting:",squash"` // for lists that lack some of the detectors in use
 	MaxBytes      int64               `setting:"max_bytes"`     // maximum uncompressed size of a list
 	CacheDir      string              `setting:"cache_dir"`     // directory of the last good lists; empty: in the journal's directory
@@ -73,7 +69,7 @@ const (
 // DefaultConfig returns the default settings, without feeds.
 func DefaultConfig() Config {
 	return Config{
-		Recheck: time.Minute, Settle: 500 * time.Millisecond, Limits: shrink.DefaultLimits(), MaxBytes: 64 << 20,
+		Limits: shrink.DefaultLimits(), MaxBytes: 64 << 20,
 		CacheMaxAge: 24 * time.Hour,
 	}
 }
@@ -125,9 +121,6 @@ func (f FileConfig) comma() rune {
 // Validate returns an error for each invalid setting, joined.
 func (c Config) Validate() error {
 	errs := []error{
-		settings.AtLeast("recheck", c.Recheck, time.Second, "every check costs a system call per feed"),
-		settings.Within("settle", c.Settle, 10*time.Millisecond, time.Minute,
-			"a shorter time reads half-written lists, a longer one delays new lists"),
 		c.Limits.Validate(),
 		settings.Within("max_bytes", c.MaxBytes, 1<<10, 1<<30, "a list is read into memory as a whole"),
 		settings.AtLeast("cache_max_age", c.CacheMaxAge, 0, "0 keeps no lists"),

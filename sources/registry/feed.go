@@ -50,10 +50,10 @@ type sharedList struct {
 const everyInstance = "*"
 
 func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
-	f := &feed{cfg: cfg, instance: fc.ProductInstance, settle: cfg.Settle, entry: "entry"}
+	f := &feed{cfg: cfg, instance: fc.ProductInstance, settle: watch.Settle, entry: "entry"}
 	switch {
 	case fc.File != nil:
-		f.kind, f.interval, f.source = "file", cfg.Recheck, newFileSource(*fc.File, fc.InstanceColumn, cfg.Settle, cfg.MaxBytes)
+		f.kind, f.interval, f.source = "file", watch.Recheck, newFileSource(*fc.File, fc.InstanceColumn, watch.Settle, cfg.MaxBytes)
 		if fc.File.format() == FormatCSV {
 			f.entry = "line"
 		}

@@ -181,8 +181,8 @@ func (s *fakeSource) close()                   {}
 
 // newFakeFeed returns a feed that reads from a fakeSource.
 func newFakeFeed(s *fakeSource, interval time.Duration, limits shrink.Limits) *feed {
-	f := newFeed(Config{Settle: time.Second, Limits: limits}, FeedConfig{ProductInstance: "city", HTTP: &HTTPConfig{}}, zerolog.Nop())
-	f.source, f.interval = s, interval
+	f := newFeed(Config{Limits: limits}, FeedConfig{ProductInstance: "city", HTTP: &HTTPConfig{}}, zerolog.Nop())
+	f.source, f.interval, f.settle = s, interval, time.Second
 	return f
 }
 

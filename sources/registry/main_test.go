@@ -18,10 +18,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testConfig returns a configuration with which changed files are read almost immediately.
+// testConfig returns the default settings with feeds.
 func testConfig(feeds ...FeedConfig) Config {
 	cfg := DefaultConfig()
-	cfg.Settle = 10 * time.Millisecond
 	cfg.Feeds = feeds
 	return cfg
 }

@@ -214,8 +214,6 @@ func TestValidate(t *testing.T) {
 			require.ErrorContains(t, err, w)
 		}
 	}
-	f(func(c *Config) { c.Recheck = 0 }, "recheck is 0s")
-	f(func(c *Config) { c.Settle = time.Hour }, "settle is 1h0m0s")
 	f(func(c *Config) { c.MaxShrink, c.ShrinkConfirm = 1.5, -1 }, "max_shrink is 1.5", "shrink_confirm")
 	f(func(c *Config) { c.MaxBytes = 0 }, "max_bytes is 0")
 	f(func(c *Config) { c.Feeds = append(c.Feeds, c.Feeds[0]) }, `feeds[1].product_instance "city" already has a feed`)
@@ -251,7 +249,7 @@ func TestReload(t *testing.T) {
 		return FeedConfig{ProductInstance: instance, File: &FileConfig{Path: path}}
 	}
 	cfg := DefaultConfig()
-	cfg.Settle, cfg.Feeds = 10*time.Millisecond, []FeedConfig{list("city", "A1"), list("hill", "H1")}
+	cfg.Feeds = []FeedConfig{list("city", "A1"), list("hill", "H1")}
 	r := New(cfg, zerolog.Nop())
 	r.Start(t.Context())
 	defer r.Close()

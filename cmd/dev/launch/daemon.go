@@ -45,7 +45,7 @@ func (d *Daemon) Configure(instance, key, rights string, detectors []string, set
 	d.API, d.Ops = must.Get(FreeAddress()), must.Get(FreeAddress())
 	must.Do(os.WriteFile(d.path("detectors.csv"), []byte("code\n"+strings.Join(detectors, "\n")+"\n"), 0o600))
 	must.Do(d.SetKeys(Key{Name: instance, Key: key, Instance: instance, Rights: rights}))
-	d.Set("api.listen="+d.API, "ops.listen="+d.Ops, "registry.settle=10ms", "journal.dir="+d.path("journal"),
+	d.Set("api.listen="+d.API, "ops.listen="+d.Ops, "journal.dir="+d.path("journal"),
 		"api.drain_grace=100ms", "log.format=json")
 	d.Set(settings...)
 	return nil
