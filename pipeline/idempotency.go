@@ -26,9 +26,8 @@ type IdempotencyConfig struct {
 	// 503
 	MaxBytes int64 `setting:"max_bytes"`
 	// maximum memory used by one client's responses; never more than half of max_bytes
-	MaxBytesPerClient int64 `setting:"max_bytes_per_client"`
-	// journal of these responses; an empty dir means idempotency in the main journal's dir
-	Journal journal.Config `setting:"journal"`
+	MaxBytesPerClient int64          `setting:"max_bytes_per_client"`
+	Journal           journal.Config `setting:"-"` // journal of these responses, a constant that tests vary
 }
 
 // DefaultIdempotencyConfig returns a window of one hour and 128 MiB, enough for about 400,000
@@ -36,7 +35,7 @@ type IdempotencyConfig struct {
 func DefaultIdempotencyConfig() IdempotencyConfig {
 	c := IdempotencyConfig{Window: time.Hour, MaxBytes: 128 << 20, MaxBytesPerClient: 64 << 20, Journal: journal.DefaultConfig()}
 	c.Journal.Dir = ""
-	c.Journal.MaxBytes = 1 << 30
+	c.Journal.SegmentBytes, c.Journal.MaxBytes = 4<<20, 1<<30 // two segments fit on a disk that is almost full
 	c.Journal.MinFreeBytes = 0 // the main journal can free space only after responses were copied to this one
 	return c
 }

@@ -31,7 +31,7 @@ type Config struct {
 	Workers int `setting:"-"`
 	// Maximum number of complete bodies that wait for a worker; further batches are rejected with 503.
 	// One client may fill at most half of the queue.
-	Queue        int   `setting:"queue"`
+	Queue        int   `setting:"-"`
 	MaxBodyBytes int64 `setting:"max_body_bytes"` // maximum decompressed size of a body
 
 	Decode      decode.Config     `setting:"decode"`      // limits of a body's contents
@@ -52,7 +52,6 @@ func DefaultConfig() Config {
 // separately.
 func (c Config) Check() error {
 	return errors.Join(
-		settings.Within("queue", c.Queue, 1, 100_000, "each entry may hold a whole compressed body"),
 		settings.Within("max_body_bytes", c.MaxBodyBytes, 1<<10, 1<<40, "it bounds the CPU time of a decompression bomb, not memory"),
 	)
 }

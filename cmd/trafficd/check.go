@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,15 +45,13 @@ func check(ctx context.Context, w io.Writer, c *config.Config, origins conf.Orig
 		section(s.Name, s.Check(ctx, c, deepIn(s.Name)))
 	}
 	section("ui", c.UI.Check())
-	section("journal", checkDir("dir", c.Journal.Dir))
+	section("journal", cmp.Or(checkDir("dir", c.Journal.Dir), checkDir("dir", c.Pipeline.Idempotency.Journal.Dir))) // the latter is below
 	if deep && c.Journal.Kind == config.LocalJournal {
 		section("journal", settingError("min_free_bytes", c.Journal.CheckSpace()))
-		section("pipeline.idempotency.journal", settingError("min_free_bytes", c.Pipeline.Idempotency.Journal.CheckSpace()))
 	}
 	if c.Journal.Kind == config.KafkaJournal {
 		section("journal.log", c.Journal.Log.Check(ctx, consumers, c.Pipeline.Idempotency.Window, deepIn("journal.log")))
 	}
-	section("pipeline.idempotency.journal", checkDir("dir", c.Pipeline.Idempotency.Journal.Dir))
 	section("", checkDeadLetters(c))
 	return errors.Join(errs...)
 }

@@ -63,9 +63,9 @@ func requireProblems(t *testing.T, out string, want ...string) {
 // types, bounds, files, certificates, directories, stores.
 func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 	out, _ := checkConfig(t, "--check-config=deep",
-		"kafka.toppic=x", "nonsense", "api.listen=:99999", "ui.forecaster=http://forecaster:8081", "pipeline.idempotency.journal.dir=/dev/null/./journal",
+		"kafka.toppic=x", "nonsense", "api.listen=:99999", "ui.forecaster=http://forecaster:8081",
 		"journal.max_bytes=much", "log.level=loud", "memory_limit=1", "ops.listen=8081",
-		"pipeline.queue=0", "layers.stale=maybe", "routing.max_points=0", "clickhouse.block_rows=0", "kafka.batch_bytes=1",
+		"pipeline.max_body_bytes=0", "layers.stale=maybe", "routing.vendor_prefix=x", "clickhouse.block_rows=0", "kafka.batch_bytes=1",
 		"api.keys_file=/nowhere/keys.yaml", "api.tls_cert=/nowhere/crt", "api.tls_key=/nowhere/key",
 		"kafka.tls.enabled=true", "kafka.tls.ca=/nowhere/ca", "clickhouse.tls.enabled=true", "clickhouse.tls.ca=/dev/null",
 		"journal.dir=/dev/null/journal", "dead_letters=/dev/null/dead.ndjson",
@@ -75,11 +75,11 @@ func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 	requireProblems(t, out,
 		"--set nonsense", `unknown key "kafka.toppic"`, `"journal.max_bytes" (--set) cannot be "much"`,
 		"log.level is ", "memory_limit is ", "ops.listen is ", "api.listen is ", "ui.forecaster is ",
-		`pipeline.idempotency.journal.dir is "/dev/null/./journal", must not be journal.dir: a directory can hold only one journal`, "pipeline.queue is ", "layers.stale is ", "routing.max_points is ",
+		"pipeline.max_body_bytes is ", "layers.stale is ", "routing.vendor_prefix is ",
 		"clickhouse.block_rows is ", "kafka.batch_bytes is ",
 		"api.keys_file: cannot read the keys file: open /nowhere/keys.yaml", "api.tls_cert and api.tls_key: cannot load the certificate /nowhere/crt (api.tls_cert) with the key /nowhere/key (api.tls_key): ",
 		"kafka.tls.ca: cannot read the CA certificates: open /nowhere/ca", "clickhouse.tls.ca: no CA certificate in",
-		"journal.dir: cannot write to /dev/null/journal: stat /dev/null/journal: not a directory (from --set)", "pipeline.idempotency.journal.dir: ", "dead_letters: ",
+		"journal.dir: cannot write to /dev/null/journal: stat /dev/null/journal: not a directory (from --set)", "dead_letters: ",
 		"registry.feeds[0].file: cannot read /nowhere/a.csv: no such file or directory (from --set)", "registry.feeds[1].http: ",
 		"registry.feeds[2].clickhouse.tls.ca: ", "forecasts.kafka.brokers: cannot connect to 127.0.0.1:1: ",
 	)
@@ -95,7 +95,7 @@ func TestCheckConfigReportsNoConsequences(t *testing.T) {
 	}
 	unreachable := "kafka.brokers: cannot connect to 127.0.0.1:1: "
 	f([]string{"kafka.brokers=127.0.0.1:1"}, unreachable)
-	f([]string{"kafka.brokers=127.0.0.1:1", "pipeline.queue=0"}, unreachable, "pipeline.queue is 0")
+	f([]string{"kafka.brokers=127.0.0.1:1", "pipeline.max_body_bytes=0"}, unreachable, "pipeline.max_body_bytes is 0")
 	f([]string{"kafka.brokers=[9092]"}, `"kafka.brokers[0]" (--set) cannot be 9092: must be text in quotes`)
 	f([]string{"kafka.broker=a:1"}, `unknown key "kafka.broker" (--set): did you mean "kafka.brokers"?`)
 	f([]string{"kafak.brokers=a:1"}, `unknown key "kafak.brokers" (--set): did you mean "kafka.brokers"?`)

@@ -188,7 +188,7 @@ func (d *daemon) steps() []step {
 					source = pipeline.Local(d.local, pipeline.IdempotencyConsumer)
 				}
 				d.idempotency, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal, source, journal.WithLogger(log))
-				return settingError("pipeline.idempotency.journal.dir", err)
+				return settingError("journal.dir", err)
 			},
 			func(context.Context) error { return d.idempotency.Close() },
 		},

@@ -34,8 +34,7 @@ func TestDiskFull(t *testing.T) {
 			d, c, k := onRealStores(t)
 			disk := mountDisk(t, 48<<20)
 			journal := filepath.Join(disk.dir, "journal")
-			d.Set("journal.dir="+journal, "journal.max_bytes=160MiB", fmt.Sprint("journal.min_free_bytes=", minFree),
-				"pipeline.idempotency.journal.max_bytes=160MiB", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", minFree))
+			d.Set("journal.dir="+journal, "journal.max_bytes=160MiB", fmt.Sprint("journal.min_free_bytes=", minFree))
 			d.start().Await(http.StatusOK)
 
 			const size = 500

@@ -142,7 +142,6 @@ func TestStartFails(t *testing.T) {
 	f(newProcess(t, "api.listen="+taken), "cannot listen for clients", taken, "address already in use")
 	f(newProcess(t, "ops.listen="+taken), "cannot listen for operators", taken, "address already in use")
 	f(newProcess(t, "journal.dir=/proc/nowhere"), "journal.dir: ", "/proc/nowhere")
-	f(newProcess(t, "pipeline.idempotency.journal.dir=/proc/nowhere"), "pipeline.idempotency.journal.dir: ", "/proc/nowhere")
 	f(newProcess(t, "api.keys_file=/nowhere/keys.yaml"), "api.keys_file: ", "/nowhere/keys.yaml")
 	f(newProcess(t, "api.tls_cert=/nowhere/crt", "api.tls_key=/nowhere/key"), "api.tls_cert", "/nowhere/crt")
 	f(newProcess(t, "kafka.enabled=true", "kafka.tls.enabled=true", "kafka.tls.ca=/nowhere/ca"), "kafka.tls.ca: ", "/nowhere/ca")
@@ -171,15 +170,15 @@ func TestStartErrorsAreLogged(t *testing.T) {
 		require.Equal(t, message, entry.Message)
 		require.Contains(t, entry.Error, reason)
 	}
-	lines := f("json", "kafka.toppic=x", "pipeline.queue=0")
+	lines := f("json", "kafka.toppic=x", "pipeline.max_body_bytes=0")
 	require.Len(t, lines, 2)
 	requireJSON(lines[0], "cannot use the configuration", `unknown key "kafka.toppic" (--set): did you mean "kafka.topic"?`)
-	requireJSON(lines[1], "cannot use the configuration", "pipeline.queue is 0")
+	requireJSON(lines[1], "cannot use the configuration", "pipeline.max_body_bytes is 0")
 	lines = f("json", "journal.dir=/proc/nowhere")
 	requireJSON(lines[len(lines)-1], "trafficd exits with an error", "journal.dir: ")
-	lines = f("console", "pipeline.queue=0")
+	lines = f("console", "pipeline.max_body_bytes=0")
 	require.Len(t, lines, 1)
-	require.Regexp(t, `^\d\d:\d\d:\d\d ERR cannot use the configuration error="pipeline.queue is 0`, lines[0])
+	require.Regexp(t, `^\d\d:\d\d:\d\d ERR cannot use the configuration error="pipeline.max_body_bytes is 0`, lines[0])
 }
 
 func TestCommandLine(t *testing.T) {

@@ -20,7 +20,7 @@ func TestSecretsInURLsAreNotShown(t *testing.T) {
 	require.NoError(t, err, string(printed))
 	checked, _ := exec.Command(binary, append(d.Args, "--check-config=deep")...).CombinedOutput()
 	invalid, _ := exec.Command(binary, append(d.Args, "--set", "tracing.endpoint=https://?token=Se3cret", "--set", "routing.public_url=http://h?Se4cret",
-		"--set", "pipeline.queue=http://h/?Se5cret")...).CombinedOutput()
+		"--set", "pipeline.max_body_bytes=http://h/?Se5cret")...).CombinedOutput()
 	d.start()
 	var body []byte
 	d.Eventually(func() bool {

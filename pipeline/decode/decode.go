@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -16,23 +17,20 @@ type Config struct {
 	// maximum number of items in a batch that are validated; any others are rejected individually
 	// (contract 1.2)
 	BatchLimit int `setting:"batch_limit"`
-	// maximum number of items in a batch; with more, the whole request is rejected (contract 1.1)
-	HardLimit int `setting:"hard_limit"`
+	// maximum number of items in a batch; with more, the whole request is rejected (contract 1.1).
+	// 0: ten times BatchLimit
+	HardLimit int `setting:"-"`
 	MaxDepth  int `setting:"-"` // maximum nesting of objects and arrays in a body
 }
 
-// DefaultConfig returns a batch limit of 14,000 items, a hard limit of ten times that, and a
-// nesting depth of 64.
+// DefaultConfig returns a batch limit of 14,000 items and a nesting depth of 64.
 func DefaultConfig() Config {
-	return Config{BatchLimit: 14_000, HardLimit: 140_000, MaxDepth: 64}
+	return Config{BatchLimit: 14_000, MaxDepth: 64}
 }
 
 // Validate reports every setting that is out of bounds.
 func (c Config) Validate() error {
-	return errors.Join(
-		settings.Within("batch_limit", c.BatchLimit, 1, 1_000_000, "each takes about 60 bytes of memory"),
-		settings.Within("hard_limit", c.HardLimit, c.BatchLimit, 100_000_000, "items beyond batch_limit are rejected individually"),
-	)
+	return settings.Within("batch_limit", c.BatchLimit, 1, 1_000_000, "each takes about 60 bytes of memory")
 }
 
 // Decoder decodes one body at a time and reuses its memory. It is not safe for concurrent use.
@@ -48,6 +46,7 @@ type Decoder struct {
 
 // New returns a decoder. cfg must be valid.
 func New(cfg Config) *Decoder {
+	cfg.HardLimit = cmp.Or(cfg.HardLimit, 10*cfg.BatchLimit)
 	d := &Decoder{cfg: cfg, layouts: layouts{maxBytes: maxLayout}, types: typeMemo{seed: maphash.MakeSeed(), known: map[uint64]uint32{}}}
 	d.lexer.init(cfg.MaxDepth)
 	return d

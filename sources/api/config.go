@@ -27,7 +27,7 @@ type Config struct {
 	// time from the first byte of a request to the first byte of its body; reduced under load
 	HeaderTimeout time.Duration `setting:"-"`
 	// maximum time between two requests on a connection; longer than proxies keep idle connections
-	IdleTimeout  time.Duration `setting:"idle_timeout"`
+	IdleTimeout  time.Duration `setting:"-"`
 	WriteTimeout time.Duration `setting:"-"` // time for a client to read 1 MiB of a response
 	// minimum average rate at which a client reads a response after WriteTimeout; 0: none
 	WriteMinBytesPerSecond int64 `setting:"-"`
@@ -74,7 +74,6 @@ func (c Config) Validate() error {
 		settings.Check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key must be set together"),
 		settings.Positive("max_connections", c.MaxConnections, "otherwise no client is served"),
 		settings.AtLeast("max_silent_connections", c.MaxSilent, 0, "0 means no limit"),
-		settings.Positive("idle_timeout", c.IdleTimeout, "idle connections would stay open forever"),
 		settings.Within("drain_grace", c.DrainGrace, 0, time.Minute, "every shutdown waits for it"),
 	}
 	for _, origin := range c.CORSOrigins {

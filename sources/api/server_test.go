@@ -507,7 +507,6 @@ func TestConfig(t *testing.T) {
 	f("tls_cert", func(c *Config) { c.TLSCert = "x" })
 	f("max_connections", func(c *Config) { c.MaxConnections = 0 })
 	f("max_silent_connections", func(c *Config) { c.MaxSilent = -1 })
-	f("idle_timeout", func(c *Config) { c.IdleTimeout = 0 })
 	f("drain_grace", func(c *Config) { c.DrainGrace = time.Hour })
 	f("keys: entry 1", func(c *Config) { c.Keys[0].Name = "" })
 }

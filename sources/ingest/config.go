@@ -13,7 +13,7 @@ import (
 // admission_bytes.
 type Config struct {
 	MaxCompressedBytes int64 `setting:"max_compressed_bytes"` // maximum size of a body, as sent
-	upload.Limits      `setting:",squash"`
+	upload.Limits      `setting:"-"`
 	// maximum number of requests whose body is being received or processed; further ones get a 503
 	AdmissionRequests int64 `setting:"admission_requests"`
 	// Maximum memory used by the bodies and responses of these requests; further ones get a 503. Raise
@@ -36,7 +36,6 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	return errors.Join(
 		settings.AtLeast("max_compressed_bytes", c.MaxCompressedBytes, 1<<10, "a batch of a few items needs this much"),
-		c.Limits.Validate(),
 		settings.AtLeast("admission_requests", c.AdmissionRequests, 2, "a client may have half of them"),
 		settings.AtLeast("admission_bytes", c.AdmissionBytes, 2*(c.MaxCompressedBytes+blockSize),
 			"a body of max_compressed_bytes could never be received, because a client may have half of the memory"),

@@ -91,8 +91,6 @@ func TestConfig(t *testing.T) {
 		require.ErrorContains(t, cfg.Validate(), want)
 	}
 	f("max_compressed_bytes", func(c *ingest.Config) { c.MaxCompressedBytes = 0 })
-	f("receive_timeout", func(c *ingest.Config) { c.ReceiveTimeout = 0 })
-	f("min_bytes_per_second", func(c *ingest.Config) { c.MinBytesPerSecond = -1 })
 	f("admission_requests", func(c *ingest.Config) { c.AdmissionRequests = 0 })
 	f("admission_bytes", func(c *ingest.Config) { c.AdmissionBytes = c.MaxCompressedBytes })
 }

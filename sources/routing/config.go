@@ -26,10 +26,10 @@ type Config struct {
 	// prefix of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always
 	// accepted too
 	VendorPrefix  string `setting:"vendor_prefix"`
-	MaxBodyBytes  int64  `setting:"max_body_bytes"` // maximum size of a request, both as sent and decompressed
-	MaxPoints     int    `setting:"max_points"`     // maximum number of points in a request
-	MaxDepth      int    `setting:"-"`              // maximum nesting depth of collections
-	DropMeasures  bool   `setting:"drop_measures"`  // true: drop the M coordinates of WKT and WKB; false: reject them
+	MaxBodyBytes  int64  `setting:"-"`             // maximum size of a request, both as sent and decompressed
+	MaxPoints     int    `setting:"-"`             // maximum number of points in a request
+	MaxDepth      int    `setting:"-"`             // maximum nesting depth of collections
+	DropMeasures  bool   `setting:"drop_measures"` // true: drop the M coordinates of WKT and WKB; false: reject them
 	upload.Limits `setting:"-"`
 	// maximum number of requests whose body is being received or processed; further ones get a 503
 	AdmissionRequests int64 `setting:"-"`
@@ -43,23 +43,23 @@ type Config struct {
 
 // JobsConfig configures the jobs.
 type JobsConfig struct {
-	Workers       int           `setting:"-"`         // maximum number of jobs that run concurrently
-	Max           int           `setting:"max"`       // maximum number of jobs, whether queued, running or ended
-	MaxGeometries int           `setting:"-"`         // maximum number of geometries in a job
-	MaxBytes      int64         `setting:"max_bytes"` // maximum memory used by all jobs
-	Keep          time.Duration `setting:"keep"`      // time for which an ended job can be fetched
-	Replica       string        `setting:"replica"`   // name of this replica in job IDs; empty: the host name and api.listen
-	MaxPoll       time.Duration `setting:"-"`         // maximum time that watchJob waits, whatever the request specifies
+	Workers       int           `setting:"-"`       // maximum number of jobs that run concurrently
+	Max           int           `setting:"-"`       // maximum number of jobs, whether queued, running or ended
+	MaxGeometries int           `setting:"-"`       // maximum number of geometries in a job
+	MaxBytes      int64         `setting:"-"`       // maximum memory used by all jobs
+	Keep          time.Duration `setting:"-"`       // time for which an ended job can be fetched
+	Replica       string        `setting:"replica"` // name of this replica in job IDs; empty: the host name and api.listen
+	MaxPoll       time.Duration `setting:"-"`       // maximum time that watchJob waits, whatever the request specifies
 }
 
 // DefaultConfig returns the default settings. They allow 100,000 points in a request: 5 MB of XML
 // as plain elements, and 20 MB in a response with all four encodings. Each request being processed
-// (at most concurrency) uses up to 100 MB for its decompressed body and its response. A job uses 24
+// (at most Concurrency) uses up to 100 MB for its decompressed body and its response. A job uses 24
 // bytes per point, 512 per geometry, and the text of its errors.
 func DefaultConfig() Config {
 	return Config{
 		VendorPrefix:      "VENDOR",
-		MaxBodyBytes:      8 << 20,
+		MaxBodyBytes:      8 << 20, // at most an eighth of AdmissionBytes: a client may use half of it, and a growing buffer is copied
 		MaxPoints:         100_000,
 		MaxDepth:          32,
 		Limits:            upload.DefaultLimits(),
@@ -77,7 +77,6 @@ func DefaultConfig() Config {
 // Validate returns all invalid settings, joined; each error names its key.
 func (c Config) Validate() error {
 	_, err := proxies(c.TrustedProxies)
-	j := c.Jobs
 	return errors.Join(
 		settings.Check(c.PublicURL == "" || isBaseURL(c.PublicURL),
 			"public_url is %q, must be empty or like https://traffic.example.org/api, without a trailing slash",
@@ -86,12 +85,6 @@ func (c Config) Validate() error {
 		settings.Check(prefix.MatchString(c.VendorPrefix) && c.VendorPrefix != "OG",
 			"vendor_prefix is %q, must be upper-case letters, digits and underscores such as PTV, and not OG, which has its own formats",
 			c.VendorPrefix),
-		settings.Within("max_body_bytes", c.MaxBodyBytes, 1<<10, c.AdmissionBytes/4,
-			"an envelope with one point needs 1KiB; a client may use half of the 64MiB for bodies, and a growing buffer is copied"),
-		settings.Positive("max_points", c.MaxPoints, "otherwise nothing could be converted"),
-		settings.Positive("jobs.max", j.Max, "otherwise no job can be started"),
-		settings.AtLeast("jobs.max_bytes", j.MaxBytes, 2<<10, "a client may use half of it, and a job of a few points needs a kilobyte"),
-		settings.AtLeast("jobs.keep", j.Keep, time.Second, "otherwise no result could be fetched"),
 	)
 }
 

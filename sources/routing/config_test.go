@@ -17,10 +17,4 @@ func TestConfig(t *testing.T) {
 	for _, url := range []string{"example.org", "ftp://example.org", "https://", "https://example.org/", "https://u@example.org", "https://example.org?x", "https://example.org#x", "https://example.org?", "https://example.org#"} {
 		f("public_url", func(c *Config) { c.PublicURL = url })
 	}
-	f("max_body_bytes", func(c *Config) { c.MaxBodyBytes = 1023 })
-	f("max_body_bytes", func(c *Config) { c.MaxBodyBytes = c.AdmissionBytes })
-	f("max_points", func(c *Config) { c.MaxPoints = 0 })
-	f("jobs.max", func(c *Config) { c.Jobs.Max = 0 })
-	f("jobs.max_bytes", func(c *Config) { c.Jobs.MaxBytes = 2047 })
-	f("jobs.keep", func(c *Config) { c.Jobs.Keep = 0 })
 }

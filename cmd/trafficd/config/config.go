@@ -142,9 +142,7 @@ func (c *Config) complete() {
 	if c.DeadLetters == "" {
 		c.DeadLetters = filepath.Join(c.Journal.Dir, "dead-letters.ndjson")
 	}
-	if dir := &c.Pipeline.Idempotency.Journal.Dir; *dir == "" {
-		*dir = filepath.Join(c.Journal.Dir, "idempotency")
-	}
+	c.Pipeline.Idempotency.Journal.Dir = filepath.Join(c.Journal.Dir, "idempotency")
 	if c.Routing.Jobs.Replica == "" {
 		host, _ := os.Hostname() // API.Listen may be the same on all machines
 		c.Routing.Jobs.Replica = host + " " + c.API.Listen
@@ -176,7 +174,6 @@ func (c *Config) validate(origins conf.Origins) error {
 	section("pipeline.decode", c.Pipeline.Decode.Validate())
 	section("pipeline.validate", c.Pipeline.Validate.Validate())
 	section("pipeline.idempotency", c.Pipeline.Idempotency.Validate())
-	section("pipeline.idempotency.journal", c.Pipeline.Idempotency.Journal.Validate())
 	section("journal", c.Journal.Validate())
 	if c.Journal.Kind == KafkaJournal {
 		section("journal.log", errors.Join(c.Journal.Log.Validate(), c.Journal.Log.CheckWindow(c.Pipeline.Idempotency.Window)))
@@ -204,9 +201,6 @@ func (c *Config) validateOwn() error {
 			"ops.listen is %q, must not be api.listen: only one of the listeners can use the address", c.Ops.Listen),
 		settings.Check(c.MemoryLimit == 0 || c.MemoryLimit >= 64<<20,
 			"memory_limit is %d, must be 0 (none) or at least 64MiB: a lower limit keeps the garbage collector busy", c.MemoryLimit),
-		settings.Check(c.Journal.Kind != LocalJournal || filepath.Clean(c.Pipeline.Idempotency.Journal.Dir) != filepath.Clean(c.Journal.Dir),
-			"pipeline.idempotency.journal.dir is %q, must not be journal.dir: a directory can hold only one journal",
-			c.Pipeline.Idempotency.Journal.Dir),
 	)
 }
 

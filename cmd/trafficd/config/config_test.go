@@ -132,7 +132,6 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 	f([]string{"api.keys=[{name: a}]"}, nil, "api.keys")
 	f([]string{"pipeline.decode.batch_limit=0"}, nil, "pipeline.decode.batch_limit is 0", "(from --set)")
 	f([]string{"pipeline.validate.future_tolerance=-1s"}, nil, "pipeline.validate.future_tolerance is -1s")
-	f([]string{"pipeline.idempotency.journal.max_bytes=1"}, nil, "pipeline.idempotency.journal.max_bytes is 1")
 	f([]string{"journal.kind=kafka", "journal.log.retention=4h59m"}, nil, "journal.log.retention is 4h59m0s, must be at least five times pipeline.idempotency.window (1h0m0s)")
 	f([]string{"pipeline.validate.measure_types=[{code: ä}]"}, nil, "pipeline.validate.measure_types[0].code", "(from --set)")
 }
@@ -145,8 +144,8 @@ func TestAllErrorsAreReported(t *testing.T) {
 		Set: []string{
 			"nothing", "log.level=loud", "log.format=xml", "ops.listen=8081", "shutdown_timeout=1ms", "memory_limit=1",
 			"clickhouse.database=1", "clickhouse.username=", "kafka.brokers=", "kafka.delivery.max_rows=0", "kafka.delivery.linger=1h",
-			"pipeline.queue=0", "pipeline.idempotency.window=0s", "layers.stale=maybe", "routing.max_points=0",
-			"registry.feeds=[{product_instance: a, file: {column: x}}]", "forecasts.feed=fax", "api.max_connections=0", "ingest.receive_timeout=0s",
+			"pipeline.max_body_bytes=0", "pipeline.idempotency.window=0s", "layers.stale=maybe", "routing.vendor_prefix=x",
+			"registry.feeds=[{product_instance: a, file: {column: x}}]", "forecasts.feed=fax", "api.max_connections=0", "ingest.admission_requests=0",
 		},
 		Environ: []string{"TRAFFICD_KAFKA_TOPIC=x", "TRAFFICD_LAYERS__MAX_STREETS=none"},
 	})
@@ -156,8 +155,8 @@ func TestAllErrorsAreReported(t *testing.T) {
 		"log.level is", "log.format is", "ops.listen is", "shutdown_timeout is", "memory_limit is",
 		"clickhouse.database is", "clickhouse.username must", "kafka.brokers must", "kafka.delivery.max_rows is", "kafka.delivery.linger is",
 		"kafka.topic must", "kafka.batch_bytes is", "kafka.tls.cert and", "kafka.tls.enabled must",
-		"pipeline.queue is", "pipeline.idempotency.window is", "layers.stale is", "routing.max_points is",
-		"registry.feeds[0].file.path must", "forecasts.feed is", "api.max_connections is", "ingest.receive_timeout is",
+		"pipeline.max_body_bytes is", "pipeline.idempotency.window is", "layers.stale is", "routing.vendor_prefix is",
+		"registry.feeds[0].file.path must", "forecasts.feed is", "api.max_connections is", "ingest.admission_requests is",
 		`unknown key "kafka_topic"`, `"layers.max_streets" (environment`,
 	} {
 		require.Contains(t, "\n"+err.Error(), "\n"+want)

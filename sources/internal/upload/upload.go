@@ -12,29 +12,20 @@ import (
 
 	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/lib/metrics"
-	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/contract"
 )
 
-// Limits holds the settings for slow clients.
+// Limits bounds slow clients. The limits are constants that tests vary.
 type Limits struct {
-	ReceiveTimeout time.Duration `setting:"receive_timeout"` // time to receive a whole body
+	ReceiveTimeout time.Duration // time to receive a whole body
 	// minimum average rate of a body since its first byte; 0: none
-	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
-	RateGrace         time.Duration `setting:"-"` // time before min_bytes_per_second applies
+	MinBytesPerSecond int64
+	RateGrace         time.Duration // time before MinBytesPerSecond applies
 }
 
 // DefaultLimits returns a timeout of a minute and a minimum of 4 KiB/s after five seconds.
 func DefaultLimits() Limits {
 	return Limits{ReceiveTimeout: time.Minute, MinBytesPerSecond: 4 << 10, RateGrace: 5 * time.Second}
-}
-
-// Validate returns an error for each invalid setting, joined.
-func (l Limits) Validate() error {
-	return errors.Join(
-		settings.Positive("receive_timeout", l.ReceiveTimeout, "otherwise a client could occupy a slot forever"),
-		settings.AtLeast("min_bytes_per_second", l.MinBytesPerSecond, 0, "0 means no minimum"),
-	)
 }
 
 // Receiver receives the bodies of one endpoint.

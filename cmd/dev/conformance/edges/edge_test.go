@@ -115,8 +115,7 @@ func edgeRequest(ctx context.Context, method, url, key string, body []byte) (sta
 }
 
 // TestIdleBehindEdge checks that the shipped proxies keep a connection that is idle for as long as
-// the daemon keeps it (api.idle_timeout), so that clients lose no request that they send just
-// before.
+// the daemon keeps it, so that clients lose no request that they send just before.
 func TestIdleBehindEdge(t *testing.T) {
 	t.Parallel()
 	replicas := []*daemontest.Trafficd{daemontest.New(t).Run(), daemontest.New(t).Run()}

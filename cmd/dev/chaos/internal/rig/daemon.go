@@ -62,8 +62,7 @@ func (r *Rig) newDaemon(binary string, n int) *Daemon {
 		"kafka.request_timeout=1500ms", "kafka.resolve_after=1s",
 		"kafka.block_rows=2000",
 		"journal.dir="+journal, "journal.max_frame_bytes=524288",
-		fmt.Sprint("journal.max_bytes=", journalBytes), fmt.Sprint("journal.min_free_bytes=", free),
-		"pipeline.idempotency.journal.max_bytes=160MiB", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", free)))
+		fmt.Sprint("journal.max_bytes=", journalBytes), fmt.Sprint("journal.min_free_bytes=", free)))
 	if r.cfg.Replicas > 1 {
 		d.Set("journal.kind=kafka", "journal.log.topic="+Log, "journal.log.group="+logGroup,
 			"journal.log.brokers="+list(brokers),
