@@ -48,9 +48,9 @@ type DeliveryConfig struct {
 	Linger  time.Duration `setting:"linger"` // maximum wait for more rows, counted from the last block; avoids small blocks
 
 	// No settings, but sinks and tests differ in them.
-	MinRows  int           // number of rows for which Linger does not wait
-	RetryMin time.Duration // wait after the first failed attempt; doubled after each further failure
-	RetryMax time.Duration // maximum wait between attempts, and interval at which an idle store is probed
+	MinRows  int           `setting:"-"` // number of rows for which Linger does not wait
+	RetryMin time.Duration `setting:"-"` // wait after the first failed attempt; doubled after each further failure
+	RetryMax time.Duration `setting:"-"` // maximum wait between attempts, and interval at which an idle store is probed
 }
 
 // Validate reports every setting that is out of bounds.

@@ -36,7 +36,7 @@ func DefaultIdempotencyConfig() IdempotencyConfig {
 	c := IdempotencyConfig{Window: time.Hour, MaxBytes: 128 << 20, MaxBytesPerClient: 64 << 20, Journal: journal.DefaultConfig()}
 	c.Journal.Dir = ""
 	c.Journal.SegmentBytes, c.Journal.MaxBytes = 4<<20, 1<<30 // two segments fit on a disk that is almost full
-	c.Journal.MinFreeBytes = 0 // the main journal can free space only after responses were copied to this one
+	c.Journal.MinFreeBytes = 0                                // the main journal can free space only after responses were copied to this one
 	return c
 }
 

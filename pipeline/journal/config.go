@@ -20,7 +20,7 @@ type Config struct {
 
 	// SegmentBytes is the size at which a segment is sealed; a larger frame gets its own segment. It is
 	// no setting. 0 means a part of MaxBytes.
-	SegmentBytes int64
+	SegmentBytes int64 `setting:"-"`
 }
 
 // maxQueueEntries and maxQueueBytes limit the frames that wait for the disk, each of which is a

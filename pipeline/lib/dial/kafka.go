@@ -29,9 +29,9 @@ type Kafka struct {
 	SASL           SASL          `setting:"sasl"`            // authentication; none if mechanism is empty
 
 	// No settings, but programs and tests differ in them.
-	ClientID       string        // name in the brokers' logs and quotas
-	DialTimeout    time.Duration // maximum time to connect, including TLS and SASL: more than a busy network needs
-	MetadataMaxAge time.Duration // age at which the list of partitions and leaders is refreshed: not so often that it burdens the brokers
+	ClientID       string        `setting:"-"` // name in the brokers' logs and quotas
+	DialTimeout    time.Duration `setting:"-"` // maximum time to connect, including TLS and SASL: more than a busy network needs
+	MetadataMaxAge time.Duration `setting:"-"` // age at which partitions and leaders are refreshed: not so often that it burdens brokers
 }
 
 // SASL configures authentication. If Mechanism is empty, there is none.
