@@ -165,14 +165,14 @@ func (s *IdempotencyStore) load(r durable.Reader, locate func(a *storedResponse,
 	}
 }
 
-// hold claims a key until release is called, or returns a 409 if another batch with it is being
-// processed.
-func (s *IdempotencyStore) hold(k scopedKey) *contract.APIError {
+// Hold claims a client's key until Release, or returns a 409 if another request has it.
+func (in *Intake) Hold(client, key string) *contract.APIError {
+	s, k := in.idempotency, scopedKey{client, key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, taken := s.held[k]; taken {
 		return &contract.APIError{
-			Code: contract.IdempotencyKeyInUse, Description: "a batch with this Idempotency-Key is being processed; retry in a moment",
+			Code: contract.IdempotencyKeyInUse, Description: "a request with this Idempotency-Key is in progress; retry after it ends",
 			Parameter: "Idempotency-Key", RetryAfter: time.Second,
 		}
 	}
@@ -180,10 +180,12 @@ func (s *IdempotencyStore) hold(k scopedKey) *contract.APIError {
 	return nil
 }
 
-func (s *IdempotencyStore) release(k scopedKey) {
+// Release releases a key that Hold has claimed.
+func (in *Intake) Release(client, key string) {
+	s := in.idempotency
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.held, k)
+	delete(s.held, scopedKey{client, key})
 }
 
 // admit returns a 503 if a response with a new key may not be stored. The caller must hold mu.

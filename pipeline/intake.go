@@ -147,7 +147,7 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 // the newest frame in the journal is ahead of it.
 func (in *Intake) CheckClock() error { return in.clock.Check() }
 
-// Submit decodes, validates and stores a body. If it returns nil, every accepted item is durable
+// Submit decodes, validates and stores a body. The caller holds its Idempotency-Key, if any. If it returns nil, every accepted item is durable
 // and s.Result is the content of the 207. If it returns a *contract.APIError, no item was or will
 // be archived or forwarded. After batch.ErrNoResponse, the outcome is unknown.
 func (in *Intake) Submit(s *batch.Submission) error {
@@ -155,13 +155,6 @@ func (in *Intake) Submit(s *batch.Submission) error {
 	defer in.gate.RUnlock()
 	if in.closed {
 		return contract.Unavailable("the daemon is shutting down; retry", time.Second)
-	}
-	if s.IdempotencyKey != "" {
-		k := scopedKey{s.Client, s.IdempotencyKey}
-		if apiErr := in.idempotency.hold(k); apiErr != nil {
-			return apiErr
-		}
-		defer in.idempotency.release(k)
 	}
 	e, sample, err := in.work(s)
 	if e != nil {

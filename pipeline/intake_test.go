@@ -685,6 +685,10 @@ func TestKeysInProgress(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Workers = 4 })
 	defer h.close()
 	submit := func(client, key string, body io.Reader) error {
+		if apiErr := h.intake.Hold(client, key); apiErr != nil {
+			return apiErr
+		}
+		defer h.intake.Release(client, key)
 		return h.intake.Submit(&batch.Submission{ProductInstance: "city", Client: client, IdempotencyKey: key, Body: body})
 	}
 	body := func() io.Reader { return bytes.NewReader(zipped(measurements(item("A", 1)))) }

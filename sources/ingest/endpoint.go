@@ -33,6 +33,10 @@ type Pipeline interface {
 	// batch.ErrNoResponse means that this is unknown. s.Result.Items is the number of decoded
 	// items, even if Submit returns an error.
 	Submit(s *batch.Submission) error
+
+	// Hold claims a client's Idempotency-Key until Release. It returns a 409 if another request has it.
+	Hold(client, key string) *contract.APIError
+	Release(client, key string)
 }
 
 // Endpoint handles requests to Path. It is safe for concurrent use.
@@ -108,9 +112,15 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	return items, nil
 }
 
-// submit receives the body and passes it to the pipeline. It releases the body's memory, which is
+// submit receives the body and passes it to the pipeline, while it holds the key. It releases the body's memory, which is
 // then available for the response.
 func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Submission) error {
+	if s.IdempotencyKey != "" {
+		if apiErr := e.pipeline.Hold(client, s.IdempotencyKey); apiErr != nil {
+			return apiErr
+		}
+		defer e.pipeline.Release(client, s.IdempotencyKey)
+	}
 	body := newBlocks(e.memory, client)
 	defer func() { _ = body.Close() }()
 	declared, _ := checkEncoding(&ctx.Request.Header)

@@ -94,3 +94,27 @@ func TestConfig(t *testing.T) {
 	f("admission_requests", func(c *ingest.Config) { c.AdmissionRequests = 0 })
 	f("admission_bytes", func(c *ingest.Config) { c.AdmissionBytes = c.MaxCompressedBytes })
 }
+
+// TestIdempotencyKeyInUse checks that a key is in use from the first byte of the body of its request
+// to the response, or until the client disconnects, and that another request with it is rejected
+// before its body.
+func TestIdempotencyKeyInUse(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	headers := "Idempotency-Key: k\r\n" + length(body)
+	first := dial(t, addr).begin(headers).send(body[:5])
+	require.Eventually(t, func() bool { return p.holds() == 1 }, patience, time.Millisecond)
+
+	resp := dial(t, addr).begin(headers).send(body[:1]).requireError(409, contract.IdempotencyKeyInUse)
+	require.Regexp(t, "^[12]$", resp.Header.Get("Retry-After"))
+	resp, _ = dial(t, addr).begin("Idempotency-Key: \"k\"\r\n" + length(body)).send(body).response()
+	require.Equal(t, 207, resp.StatusCode, "with quotes, it is another key")
+	resp, _ = first.send(body[5:]).response()
+	require.Equal(t, 207, resp.StatusCode)
+	resp, _ = dial(t, addr).begin(headers).send(body).response()
+	require.Equal(t, 207, resp.StatusCode)
+
+	require.NoError(t, dial(t, addr).begin(headers).send("\x1f").Close()) // the client disconnects
+	require.Eventually(t, func() bool { return p.holds() == 0 }, patience, time.Millisecond)
+}

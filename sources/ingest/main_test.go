@@ -53,6 +53,32 @@ type stages struct {
 	submitted [][]byte // the compressed bodies, as far as they were read
 	ready     *contract.APIError
 	submit    func(s *batch.Submission) error // instead of decode
+	held      map[string]bool                 // Idempotency-Keys
+}
+
+func (p *stages) Hold(client, key string) *contract.APIError {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held[client+"/"+key] {
+		return &contract.APIError{Code: contract.IdempotencyKeyInUse, RetryAfter: time.Second}
+	}
+	if p.held == nil {
+		p.held = map[string]bool{}
+	}
+	p.held[client+"/"+key] = true
+	return nil
+}
+
+func (p *stages) Release(client, key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.held, client+"/"+key)
+}
+
+func (p *stages) holds() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.held)
 }
 
 func (p *stages) Ready(string) *contract.APIError {
