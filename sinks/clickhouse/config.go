@@ -35,7 +35,7 @@ type Config struct {
 	DialTimeout  time.Duration `setting:"-"`             // time to connect, including TLS; a constant that tests vary
 	WriteTimeout time.Duration `setting:"write_timeout"` // time limit for one insert, including its acknowledgement, or for one lookup
 
-	BlockRows int `setting:"block_rows"` // number of rows inserted together; more if they are from many months
+	BlockRows int `setting:"-"` // number of rows inserted together; more if they are from many months
 
 	// time between updates of the derived tables and the detectors (see schemas/clickhouse); 0 if
 	// another daemon updates them
@@ -103,8 +103,6 @@ func (c Config) Validate() error {
 		c.ClickHouse.Validate(""),
 		settings.Within("write_timeout", c.WriteTimeout, time.Second, 10*time.Minute,
 			"inserting a block takes up to a second, and a few seconds on a server that delays inserts"),
-		settings.Within("block_rows", c.BlockRows, 1, maxBlockRows,
-			"larger blocks are inserted more slowly and take more memory, here and on the server"),
 		settings.Within("retention_days", c.RetentionDays, 0, 36_500, "0 does not change the tables' TTL"),
 		settings.Check(c.DeriveInterval == 0 || c.DeriveInterval >= time.Second && c.DeriveInterval <= time.Hour,
 			"derive_interval is %s, must be 0 or 1s to 1h: a shorter one makes many small parts; "+

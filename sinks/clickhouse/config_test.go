@@ -38,8 +38,6 @@ func TestValidate(t *testing.T) {
 	f("tls.cert and tls.key", func(c *Config) { c.TLS.Enabled, c.TLS.Cert = true, "cert" })
 	f("tls.enabled must be true", func(c *Config) { c.TLS.CA = "ca" })
 	f("write_timeout is", func(c *Config) { c.WriteTimeout = time.Hour })
-	f("block_rows is 0", func(c *Config) { c.BlockRows = 0 })
-	f("block_rows is 200001", func(c *Config) { c.BlockRows = maxBlockRows + 1 })
 }
 
 func TestNewReadsFiles(t *testing.T) {

@@ -3,7 +3,7 @@
 //
 // # Blocks, groups, tokens
 //
-// Plan takes a block from the front of the offered rows: block_rows rows, or more if the rows are
+// Plan takes a block from the front of the offered rows: BlockRows rows, or more if the rows are
 // from so many months that parts would be small. The plan identifies the block by its number of
 // rows, and by the batch ID, row number and received_at of its first and last rows. No two blocks
 // have the same plan: a batch ID may occur again, but received_at strictly increases within a

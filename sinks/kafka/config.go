@@ -20,8 +20,8 @@ type Config struct {
 	// maximum size of a record batch before compression; not more than the topic's
 	// max.message.bytes
 	BatchBytes       int `setting:"batch_bytes"`
-	BlockRows        int `setting:"block_rows"` // maximum number of rows delivered and made durable together
-	ParallelRequests int `setting:"-"`          // maximum number of concurrent produce requests, to different partitions
+	BlockRows        int `setting:"-"` // maximum number of rows delivered and made durable together
+	ParallelRequests int `setting:"-"` // maximum number of concurrent produce requests, to different partitions
 
 	// If an attempt received no response, and the attempt or its rows are older than this, the topic
 	// is read to find out whether the attempt succeeded. With request_timeout, not more than
@@ -64,7 +64,6 @@ func (c Config) Validate() error {
 		settings.Check(codec, "compression is %q, must be none, gzip, snappy, lz4 or zstd", c.Compression),
 		settings.Within("batch_bytes", c.BatchBytes, 16<<10, 64<<20,
 			"smaller batches cost more for requests than for records; brokers reject larger ones (max.message.bytes is 1 MiB by default)"),
-		settings.Within("block_rows", c.BlockRows, 1, 1_000_000, "the plan of a block and its lookup are held in memory"),
 		settings.Within("resolve_after", c.ResolveAfter, time.Second, 24*time.Hour,
 			"a shorter time reads the topic after every slow response; brokers remember a producer for one day"),
 	}

@@ -23,7 +23,6 @@ func TestValidate(t *testing.T) {
 	f(func(c *Config) { c.Topic = "" }, "topic")
 	f(func(c *Config) { c.Compression = "brotli" }, "compression")
 	f(func(c *Config) { c.BatchBytes = 100 }, "batch_bytes")
-	f(func(c *Config) { c.BlockRows = 0 }, "block_rows")
 	f(func(c *Config) { c.RequestTimeout = 0 }, "request_timeout")
 	f(func(c *Config) { c.ResolveAfter = time.Millisecond }, "resolve_after")
 	f(func(c *Config) { c.CreateTopic.Partitions = -1 }, "create_topic.partitions")

@@ -37,19 +37,19 @@ type Config struct {
 	AdmissionBytes int64 `setting:"-"`
 	// maximum number of requests processed concurrently; more than one per CPU slows each down
 	Concurrency int        `setting:"-"`
-	MaxWatches  int        `setting:"-"`    // maximum number of admitted requests that watch a job
-	Jobs        JobsConfig `setting:"jobs"` // limits of jobs
+	MaxWatches  int        `setting:"-"` // maximum number of admitted requests that watch a job
+	Jobs        JobsConfig `setting:"-"` // limits of jobs
 }
 
 // JobsConfig configures the jobs.
 type JobsConfig struct {
-	Workers       int           `setting:"-"`       // maximum number of jobs that run concurrently
-	Max           int           `setting:"-"`       // maximum number of jobs, whether queued, running or ended
-	MaxGeometries int           `setting:"-"`       // maximum number of geometries in a job
-	MaxBytes      int64         `setting:"-"`       // maximum memory used by all jobs
-	Keep          time.Duration `setting:"-"`       // time for which an ended job can be fetched
-	Replica       string        `setting:"replica"` // name of this replica in job IDs; empty: the host name and api.listen
-	MaxPoll       time.Duration `setting:"-"`       // maximum time that watchJob waits, whatever the request specifies
+	Workers       int           `setting:"-"` // maximum number of jobs that run concurrently
+	Max           int           `setting:"-"` // maximum number of jobs, whether queued, running or ended
+	MaxGeometries int           `setting:"-"` // maximum number of geometries in a job
+	MaxBytes      int64         `setting:"-"` // maximum memory used by all jobs
+	Keep          time.Duration `setting:"-"` // time for which an ended job can be fetched
+	Replica       string        `setting:"-"` // name of this replica in job IDs: the host name and api.listen
+	MaxPoll       time.Duration `setting:"-"` // maximum time that watchJob waits, whatever the request specifies
 }
 
 // DefaultConfig returns the default settings. They allow 100,000 points in a request: 5 MB of XML

@@ -23,7 +23,7 @@ const (
 	deliverTopic      = "measurements"
 	bareTopic         = "bare"
 	deliverPartitions = 6
-	bareBlock         = 7 // batches in each INSERT of the bare client: about clickhouse.block_rows rows
+	bareBlock         = 7 // batches in each INSERT of the bare client: about as many rows as the sink inserts
 )
 
 // deliver compares the daemon's CPU time from the socket to both stores with that of ingestion

@@ -58,9 +58,9 @@ func (r *Rig) newDaemon(binary string, n int) *Daemon {
 		"shutdown_timeout="+stopLimit.String(),
 		"clickhouse.addresses="+list(servers), "kafka.brokers="+list(brokers),
 		"clickhouse.write_timeout=2s", "clickhouse.delivery.linger=100ms",
-		"clickhouse.block_rows=2000",
+		"clickhouse.delivery.max_rows=2000",
 		"kafka.request_timeout=1500ms", "kafka.resolve_after=1s",
-		"kafka.block_rows=2000",
+		"kafka.delivery.max_rows=2000",
 		"journal.dir="+journal, "journal.max_frame_bytes=524288",
 		fmt.Sprint("journal.max_bytes=", journalBytes), fmt.Sprint("journal.min_free_bytes=", free)))
 	if r.cfg.Replicas > 1 {
