@@ -22,7 +22,7 @@ type Config struct {
 	shrink.Limits `setting:",squash"` // for lists that lack some of the detectors in use
 	MaxBytes      int64               `setting:"max_bytes"`     // maximum uncompressed size of a list
 	CacheDir      string              `setting:"cache_dir"`     // directory of the last good lists; empty: in the journal's directory
-	CacheMaxAge   time.Duration       `setting:"cache_max_age"` // after a restart, lists confirmed within this time are used; 0: none
+	CacheMaxAge   time.Duration       `setting:"-"` // after a restart, lists confirmed within this time are used; 0: none
 }
 
 // FeedConfig is the feed of one product instance, or of all product instances in a shared list.
@@ -123,7 +123,6 @@ func (c Config) Validate() error {
 	errs := []error{
 		c.Limits.Validate(),
 		settings.Within("max_bytes", c.MaxBytes, 1<<10, 1<<30, "a list is read into memory as a whole"),
-		settings.AtLeast("cache_max_age", c.CacheMaxAge, 0, "0 keeps no lists"),
 	}
 	seen, shared := make(map[string]bool), false
 	for i, f := range c.Feeds {

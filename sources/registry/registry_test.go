@@ -214,7 +214,7 @@ func TestValidate(t *testing.T) {
 			require.ErrorContains(t, err, w)
 		}
 	}
-	f(func(c *Config) { c.MaxShrink, c.ShrinkConfirm = 1.5, -1 }, "max_shrink is 1.5", "shrink_confirm")
+	f(func(c *Config) { c.MaxShrink = 1.5 }, "max_shrink is 1.5")
 	f(func(c *Config) { c.MaxBytes = 0 }, "max_bytes is 0")
 	f(func(c *Config) { c.Feeds = append(c.Feeds, c.Feeds[0]) }, `feeds[1].product_instance "city" already has a feed`)
 	f(func(c *Config) { c.Feeds[0].ProductInstance = "" }, "feeds[0].product_instance")

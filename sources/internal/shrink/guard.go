@@ -15,7 +15,7 @@ import (
 type Limits struct {
 	MaxShrink float64 `setting:"max_shrink"` // maximum fraction of the entries in use that new content may lack
 	// how long content that lacks more entries must stay the same before it is used; 0: no wait
-	ShrinkConfirm time.Duration `setting:"shrink_confirm"`
+	ShrinkConfirm time.Duration `setting:"-"`
 }
 
 // DefaultLimits returns limits that immediately accept content with at least half of the entries in
@@ -26,7 +26,6 @@ func DefaultLimits() Limits { return Limits{MaxShrink: 0.5, ShrinkConfirm: 2 * t
 func (c Limits) Validate() error {
 	return errors.Join(
 		settings.Within("max_shrink", c.MaxShrink, 0, 1, "it is a fraction of the entries in use"),
-		settings.AtLeast("shrink_confirm", c.ShrinkConfirm, 0, "0 uses everything immediately"),
 	)
 }
 

@@ -69,5 +69,4 @@ func TestMark(t *testing.T) {
 func TestLimits(t *testing.T) {
 	require.NoError(t, DefaultLimits().Validate())
 	require.ErrorContains(t, Limits{MaxShrink: 1.5}.Validate(), "max_shrink is 1.5")
-	require.ErrorContains(t, Limits{ShrinkConfirm: -1}.Validate(), "shrink_confirm is -1ns")
 }
