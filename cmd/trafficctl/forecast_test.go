@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/devstores/stores"
-	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/dev/traffic/town"
 	"trafficd/cmd/trafficctl/internal/forecast"
 	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"

@@ -21,7 +21,7 @@ import (
 
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/dev/must"
-	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/dev/traffic/town"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/must"
-	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/dev/traffic/town"
 	"trafficd/pipeline/lib/replace"
 	"trafficd/schemas/contract"
 )

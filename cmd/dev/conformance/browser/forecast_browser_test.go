@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"trafficd/cmd/dev/daemontest"
-	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/dev/traffic/town"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"

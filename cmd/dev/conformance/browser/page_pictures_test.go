@@ -24,7 +24,7 @@ import (
 	"trafficd/cmd/dev/daemontest"
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/dev/needs"
-	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/dev/traffic/town"
 	"trafficd/pipeline/lib/gunzip/compress"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )

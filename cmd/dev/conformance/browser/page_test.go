@@ -20,7 +20,7 @@ import (
 
 	"trafficd/cmd/dev/conformance/foreign"
 	"trafficd/cmd/dev/daemontest"
-	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/dev/traffic/town"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"

@@ -30,7 +30,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trafficd/cmd/dev/launch"
-	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/dev/traffic/town"
 	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"

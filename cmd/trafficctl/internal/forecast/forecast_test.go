@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/dev/traffic/town"
 	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/feed"

@@ -1,8 +1,8 @@
-// Command simulate writes the measurements and the forecasts of a simulated town, for trials and
+// Command traffic writes the measurements and the forecasts of a simulated town, for trials and
 // tests. trafficctl sends and publishes them:
 //
-//	go run ./cmd/dev/simulate measurements --detectors 100 --registry detectors.csv | trafficctl send -
-//	go run ./cmd/dev/simulate forecasts --streets 5000 --output town.pb && trafficctl forecast publish town.pb
+//	go run ./cmd/dev/traffic measurements --detectors 100 --registry detectors.csv | trafficctl send -
+//	go run ./cmd/dev/traffic forecasts --streets 5000 --output town.pb && trafficctl forecast publish town.pb
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"trafficd/cmd/dev/simulate/town"
+	"trafficd/cmd/dev/traffic/town"
 	"trafficd/cmd/internal/publish"
 	"trafficd/pipeline/lib/replace"
 	"trafficd/sources/forecasts"
@@ -25,7 +25,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	root := &cobra.Command{Use: "simulate", Short: "Write the traffic of a simulated town", SilenceUsage: true}
+	root := &cobra.Command{Use: "traffic", Short: "Write the traffic of a simulated town", SilenceUsage: true}
 	root.AddCommand(newMeasurements(), newForecasts())
 	if root.ExecuteContext(ctx) != nil {
 		os.Exit(1)
