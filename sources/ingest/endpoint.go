@@ -34,7 +34,8 @@ type Pipeline interface {
 	// items, even if Submit returns an error.
 	Submit(s *batch.Submission) error
 
-	// Hold claims a client's Idempotency-Key until Release. It returns a 409 if another request has it.
+	// Hold claims a client's Idempotency-Key until Release. It returns a 409 if another request has
+	// it.
 	Hold(client, key string) *contract.APIError
 	Release(client, key string)
 }
@@ -112,8 +113,8 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	return items, nil
 }
 
-// submit receives the body and passes it to the pipeline, while it holds the key. It releases the body's memory, which is
-// then available for the response.
+// submit receives the body and passes it to the pipeline, while it holds the key. It releases the
+// body's memory, which is then available for the response.
 func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Submission) error {
 	if s.IdempotencyKey != "" {
 		if apiErr := e.pipeline.Hold(client, s.IdempotencyKey); apiErr != nil {
