@@ -54,51 +54,92 @@ var codes = [UnknownCode + 1]struct {
 	item    string // template of AppendItemDescription for a rejected item; empty if the code is only for whole requests
 }{
 	OK: {name: "OK", status: 207},
-	NotFound: {name: "NOT_FOUND", status: 404,
-		meaning: "no such path"},
-	MethodNotAllowed: {name: "METHOD_NOT_ALLOWED", status: 405,
-		meaning: "the path does not accept the method"},
-	Unauthenticated: {name: "GENERAL_UNAUTHENTICATED", status: 401,
-		meaning: "the API key is missing or unknown"},
-	Forbidden: {name: "GENERAL_FORBIDDEN", status: 403,
-		meaning: "the key lacks the right, its product instance has no registry feed, or no forecasts are configured"},
-	RateLimited: {name: "RATE_LIMITED", status: 429,
-		meaning: "a rate limit of the key is exceeded"},
-	ServiceUnavailable: {name: "GENERAL_SERVICE_UNAVAILABLE", status: 503,
-		meaning: "the daemon cannot accept the request now"},
-	UnsupportedContentType: {name: "UNSUPPORTED_CONTENT_TYPE", status: 415,
-		meaning: "the Content-Type, or for SOAP the Content-Encoding, is not supported"},
-	GzipRequired: {name: "GZIP_REQUIRED", status: 415,
-		meaning: "the body is not compressed with gzip"},
-	BodyTooLarge: {name: "BODY_TOO_LARGE", status: 413,
-		meaning: "the body exceeds a limit, compressed or decompressed"},
-	InvalidParameter: {name: "INVALID_PARAMETER", status: 400,
-		meaning: "a header, a query parameter or the HTTP message is malformed; 431 if the header is too large, 505 for another version of HTTP"},
-	IdempotencyKeyInUse: {name: "IDEMPOTENCY_KEY_IN_USE", status: 409,
-		meaning: "a request with the same Idempotency-Key is in progress"},
-	IdempotencyKeyReused: {name: "IDEMPOTENCY_KEY_REUSED", status: 422,
-		meaning: "the Idempotency-Key was used with a different body"},
-	RequestTimeout: {name: "REQUEST_TIMEOUT", status: 408,
-		meaning: "the header or the body arrives too slowly"},
-	InvalidGzip: {name: "INVALID_GZIP", status: 400,
-		meaning: "the gzip stream is truncated or corrupt, or followed by other bytes; the connection is closed, because the cause may be a wrong Content-Length"},
-	InvalidJSON: {name: "INVALID_JSON", status: 400,
-		meaning: "the decompressed body is not strict JSON (RFC 8259) in UTF-8"},
-	TooManyItems: {name: "TOO_MANY_ITEMS", status: 413,
-		meaning: "the batch exceeds the hard limit of items"},
-	InternalError: {name: "GENERAL_INTERNAL_ERROR", status: 500,
-		meaning: "internal error; quote the trace ID"},
+	NotFound: {
+		name: "NOT_FOUND", status: 404,
+		meaning: "no such path",
+	},
+	MethodNotAllowed: {
+		name: "METHOD_NOT_ALLOWED", status: 405,
+		meaning: "the path does not accept the method",
+	},
+	Unauthenticated: {
+		name: "GENERAL_UNAUTHENTICATED", status: 401,
+		meaning: "the API key is missing or unknown",
+	},
+	Forbidden: {
+		name: "GENERAL_FORBIDDEN", status: 403,
+		meaning: "the key lacks the right, its product instance has no registry feed, or no forecasts are configured",
+	},
+	RateLimited: {
+		name: "RATE_LIMITED", status: 429,
+		meaning: "a rate limit of the key is exceeded",
+	},
+	ServiceUnavailable: {
+		name: "GENERAL_SERVICE_UNAVAILABLE", status: 503,
+		meaning: "the daemon cannot accept the request now",
+	},
+	UnsupportedContentType: {
+		name: "UNSUPPORTED_CONTENT_TYPE", status: 415,
+		meaning: "the Content-Type, or for SOAP the Content-Encoding, is not supported",
+	},
+	GzipRequired: {
+		name: "GZIP_REQUIRED", status: 415,
+		meaning: "the body is not compressed with gzip",
+	},
+	BodyTooLarge: {
+		name: "BODY_TOO_LARGE", status: 413,
+		meaning: "the body exceeds a limit, compressed or decompressed",
+	},
+	InvalidParameter: {
+		name: "INVALID_PARAMETER", status: 400,
+		meaning: "a header, a query parameter or the HTTP message is malformed; 431 if the header is too large, 505 for another version of HTTP",
+	},
+	IdempotencyKeyInUse: {
+		name: "IDEMPOTENCY_KEY_IN_USE", status: 409,
+		meaning: "a request with the same Idempotency-Key is in progress",
+	},
+	IdempotencyKeyReused: {
+		name: "IDEMPOTENCY_KEY_REUSED", status: 422,
+		meaning: "the Idempotency-Key was used with a different body",
+	},
+	RequestTimeout: {
+		name: "REQUEST_TIMEOUT", status: 408,
+		meaning: "the header or the body arrives too slowly",
+	},
+	InvalidGzip: {
+		name: "INVALID_GZIP", status: 400,
+		meaning: "the gzip stream is truncated or corrupt, or followed by other bytes; the connection is closed, " +
+			"because the cause may be a wrong Content-Length",
+	},
+	InvalidJSON: {
+		name: "INVALID_JSON", status: 400,
+		meaning: "the decompressed body is not strict JSON (RFC 8259) in UTF-8",
+	},
+	TooManyItems: {
+		name: "TOO_MANY_ITEMS", status: 413,
+		meaning: "the batch exceeds the hard limit of items",
+	},
+	InternalError: {
+		name: "GENERAL_INTERNAL_ERROR", status: 500,
+		meaning: "internal error; quote the trace ID",
+	},
 
 	BatchLimitExceeded: {
 		name: "BATCH_LIMIT_EXCEEDED", stored: 18, item: "exceeds the batch limit and was not examined; send it in another batch",
 	},
-	InvalidType: {name: "INVALID_TYPE", status: 400,
-		meaning: "the root is not an object, or measurements is not an array", stored: 19, item: "must be {kind}"},
-	DuplicateField: {name: "DUPLICATE_FIELD", status: 400,
-		meaning: "measurements occurs twice", stored: 20, item: "is a duplicate member"},
+	InvalidType: {
+		name: "INVALID_TYPE", status: 400,
+		meaning: "the root is not an object, or measurements is not an array", stored: 19, item: "must be {kind}",
+	},
+	DuplicateField: {
+		name: "DUPLICATE_FIELD", status: 400,
+		meaning: "measurements occurs twice", stored: 20, item: "is a duplicate member",
+	},
 	ReservedField: {name: "RESERVED_FIELD", stored: 21, item: "is reserved; it must be null or absent"},
-	MissingField: {name: "MISSING_FIELD", status: 400,
-		meaning: "measurements is missing or null", stored: 22, item: "is missing or null"},
+	MissingField: {
+		name: "MISSING_FIELD", status: 400,
+		meaning: "measurements is missing or null", stored: 22, item: "is missing or null",
+	},
 	UnknownDetector:    {name: "UNKNOWN_DETECTOR", stored: 23, item: "{input} does not exist in product instance {instance}"},
 	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", stored: 24, item: "{input} is not an allowed measure type; {types}"},
 	InvalidTimestamp: {name: "INVALID_TIMESTAMP", stored: 25, item: "{input} is not an ISO 8601 date-time in UTC, with Z at its end, " +

@@ -18,11 +18,11 @@ import (
 
 // Config is the registry section of the configuration.
 type Config struct {
-	Feeds         []FeedConfig        `setting:"feeds"` // detector lists of one or many product instances; batches of other product instances get 403
+	Feeds         []FeedConfig        `setting:"feeds"` // detector lists of product instances; batches of others get 403
 	shrink.Limits `setting:",squash"` // for lists that lack some of the detectors in use
-	MaxBytes      int64               `setting:"max_bytes"`     // maximum uncompressed size of a list
-	CacheDir      string              `setting:"cache_dir"`     // directory of the last good lists; empty: in the journal's directory
-	CacheMaxAge   time.Duration       `setting:"-"` // after a restart, lists confirmed within this time are used; 0: none
+	MaxBytes      int64               `setting:"max_bytes"` // maximum uncompressed size of a list
+	CacheDir      string              `setting:"cache_dir"` // directory of the last good lists; empty: in the journal's directory
+	CacheMaxAge   time.Duration       `setting:"-"`         // after a restart, lists confirmed within this time are used; 0: none
 }
 
 // FeedConfig is the feed of one product instance, or of all product instances in a shared list.

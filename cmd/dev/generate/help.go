@@ -33,7 +33,9 @@ type definitions struct {
 // readHelp returns the help of each field with a setting tag: its comment, and the bounds that
 // Validate checks.
 func readHelp() (map[string]string, error) {
-	list := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{range .GoFiles}}{{.}} {{end}}", "trafficd/cmd/trafficd/config", "trafficd/cmd/forecaster/config", "trafficd/cmd/feeder/config")
+	list := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps",
+		"-f", "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{range .GoFiles}}{{.}} {{end}}",
+		"trafficd/cmd/trafficd/config", "trafficd/cmd/forecaster/config", "trafficd/cmd/feeder/config")
 	out, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the packages: %w", err)
@@ -68,7 +70,8 @@ func readHelp() (map[string]string, error) {
 			files[part[0]] = parsed
 		}
 	}
-	checker := types.Config{Importer: importer.ForCompiler(d.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
+	open := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+	checker := types.Config{Importer: importer.ForCompiler(d.fset, "gc", open)}
 	for path, parsed := range files {
 		if _, err := checker.Check(path, d.fset, parsed, d.info); err != nil {
 			return nil, err
