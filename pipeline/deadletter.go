@@ -151,9 +151,9 @@ func (d *DeadLetters) write(lines []byte) error {
 	return nil
 }
 
-// Count returns the number of a sink's rows and skipped records that are in the file now, even after
-// a restart. It is 0 once operators have moved the file away. If the file cannot be read, Count
-// returns the last known numbers. Count is safe for concurrent use.
+// Count returns the number of a sink's rows and skipped records that are in the file now, even
+// after a restart. It is 0 once operators have moved the file away. If the file cannot be read,
+// Count returns the last known numbers. Count is safe for concurrent use.
 func (d *DeadLetters) Count(sink string) (rows, records int) {
 	d.counting.Lock()
 	defer d.counting.Unlock()

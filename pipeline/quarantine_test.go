@@ -17,8 +17,8 @@ import (
 	"trafficd/pipeline/lib/durable"
 )
 
-// brokenSource is a Source in which each third frame and the frames from the given one on are broken
-// records.
+// brokenSource is a Source in which each third frame and the frames from the given one on are
+// broken records.
 type brokenSource struct {
 	Source
 	from uint64

@@ -31,7 +31,8 @@ type window struct {
 	frames, total atomic.Int64 // number of frames that have been read, and of all their rows
 }
 
-// brokenRecord is a record that is not an intact frame. The window treats it as a frame without rows.
+// brokenRecord is a record that is not an intact frame. The window treats it as a frame without
+// rows.
 type brokenRecord struct {
 	frame uint64
 	*durable.RecordError

@@ -87,7 +87,8 @@ func (r *rig) count(name string) float64 {
 
 const ndw = "../../../shared/data/feeds/ndw/trafficspeed.xml.gz"
 
-// TestNation pulls a publication of a nation and sends it to a daemon. Every value is accounted for.
+// TestNation pulls a publication of a nation and sends it to a daemon. Every value is accounted
+// for.
 func TestNation(t *testing.T) {
 	needs.Everything(t, "the publication of the Netherlands of 2025-08-15")
 	document, err := os.ReadFile(ndw)

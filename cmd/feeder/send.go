@@ -38,8 +38,8 @@ func compress(body []byte) ([]byte, error) {
 	return packed.Bytes(), err
 }
 
-// deliver sends the batches of the spool until ctx is done. Each is sent until trafficd has accepted
-// it, so that all measurements of a detector arrive in order.
+// deliver sends the batches of the spool until ctx is done. Each is sent until trafficd has
+// accepted it, so that all measurements of a detector arrive in order.
 func (f *feed) deliver(ctx context.Context) {
 	for {
 		number, err := f.spool.Next(ctx)
@@ -66,7 +66,8 @@ func (f *feed) deliver(ctx context.Context) {
 // listCheck is how often deliver looks whether trafficd has read the list of sites.
 const listCheck = 100 * time.Millisecond
 
-// send sends a batch until trafficd has accepted it or ctx is done. place identifies it in the feed.
+// send sends a batch until trafficd has accepted it or ctx is done. place identifies it in the
+// feed.
 func (f *feed) send(ctx context.Context, place string, body []byte) error {
 	key := idempotencyKey(f.cfg.Name, place, body)
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {

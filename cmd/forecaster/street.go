@@ -27,8 +27,8 @@ type streetDetail struct {
 	Points   []streetPoint `json:"points"`
 }
 
-// streetPoint holds the speeds of an interval, in km/h. Those of several detectors are combined as in
-// forecasts (package streets). Unknown values are absent.
+// streetPoint holds the speeds of an interval, in km/h. Those of several detectors are combined as
+// in forecasts (package streets). Unknown values are absent.
 type streetPoint struct {
 	Start    time.Time `json:"start"`
 	Measured *float64  `json:"measured,omitempty"` // only usable readings, which excludes repetitions of an earlier one

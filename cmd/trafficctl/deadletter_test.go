@@ -199,8 +199,8 @@ func TestDeadLetterResendWithNewInstance(t *testing.T) {
 	require.Equal(t, []string{"A"}, got)
 }
 
-// TestDeadLetterRecords checks that records of the log are listed once for each store, and that they
-// are not sent, with the reason.
+// TestDeadLetterRecords checks that records of the log are listed once for each store, and that
+// they are not sent, with the reason.
 func TestDeadLetterRecords(t *testing.T) {
 	l := newLetters(t)
 	dead := pipeline.NewDeadLetters(l.path)

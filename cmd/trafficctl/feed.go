@@ -151,8 +151,8 @@ func (in *feedInput) set(o *feeds.Options) (err error) {
 // of the Netherlands has 390 MB.
 const maxDocument = 2 << 30
 
-// openDocument opens a file or URL and decompresses it. It also returns when the server published the
-// document, if it says so.
+// openDocument opens a file or URL and decompresses it. It also returns when the server published
+// the document, if it says so.
 func openDocument(ctx context.Context, path string, stdin io.Reader) (io.ReadCloser, time.Time, error) {
 	if !strings.HasPrefix(path, "http://") && !strings.HasPrefix(path, "https://") {
 		f, err := feed.OpenFile(ctx, path, stdin)

@@ -136,9 +136,9 @@ func (j *Journal) Close() error {
 	return j.closeErr
 }
 
-// Ready returns the error that Enqueue would return now, for any product instance, with details for operators: ErrFailed
-// (with the cause), ErrFull and ErrDiskLow (with the directory and its sizes), ErrClosed or nil. It
-// does not return ErrBusy, which lasts only until the next commit.
+// Ready returns the error that Enqueue would return now, for any product instance, with details for
+// operators: ErrFailed (with the cause), ErrFull and ErrDiskLow (with the directory and its sizes),
+// ErrClosed or nil. It does not return ErrBusy, which lasts only until the next commit.
 func (j *Journal) Ready(string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

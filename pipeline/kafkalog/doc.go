@@ -41,9 +41,9 @@
 //     brokers reject records that are more than message.timestamp.after.max.ms ahead.
 //
 // A record that is not an intact frame is skipped, and has no effect on the frames after it; the
-// delivery writes it to the dead-letter file. A header of each record has the version and a checksum
-// of its frame (headerOf). So an intact frame of a newer version is recognised: the partition waits
-// until the replica is upgraded.
+// delivery writes it to the dead-letter file. A header of each record has the version and a
+// checksum of its frame (headerOf). So an intact frame of a newer version is recognised: the
+// partition waits until the replica is upgraded.
 //
 // A new owner of a partition reads the last received_at from the cursor and the Batch-Ids of the
 // idempotency window from the log, starting with the first record whose timestamp is in the window

@@ -135,8 +135,8 @@ func newer(id byte, receivedAt int64) *kgo.Record {
 }
 
 // TestFrameOfNewerVersion checks that the partition of a frame that a newer version wrote waits for
-// it, with an error that says what to do, while the other partition goes on; also if an owner of the
-// newer version has delivered it before.
+// it, with an error that says what to do, while the other partition goes on; also if an owner of
+// the newer version has delivered it before.
 func TestFrameOfNewerVersion(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	l := openLog(t, brokers, "upgrade", func(c *Config) { c.Partitions = 2 })

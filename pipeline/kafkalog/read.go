@@ -144,9 +144,9 @@ type record struct {
 // frameHeader is the key of the header of all frames in the log.
 const frameHeader = "trafficd-frame"
 
-// headerOf returns the value of a frame's header: the version of the frame (1 byte) and the xxHash64
-// of the frame (8 bytes). Later versions must not change this, so that older programs recognise
-// their frames and wait.
+// headerOf returns the value of a frame's header: the version of the frame (1 byte) and the
+// xxHash64 of the frame (8 bytes). Later versions must not change this, so that older programs
+// recognise their frames and wait.
 func headerOf(frame []byte) []byte {
 	return binary.LittleEndian.AppendUint64([]byte{frame[0]}, xxhash.Sum64(frame))
 }

@@ -76,8 +76,8 @@ func (v *View) read() error {
 }
 
 // Frames yields the frames of a partition as they are in the log, from the given one up to the
-// newest at the time of OpenView. A frame with a *durable.RecordError or a *VersionError is a record
-// that cannot be read. The iteration ends after any other error.
+// newest at the time of OpenView. A frame with a *durable.RecordError or a *VersionError is a
+// record that cannot be read. The iteration ends after any other error.
 func (v *View) Frames(partition int, from uint64) iter.Seq2[durable.Frame, error] {
 	return func(yield func(durable.Frame, error) bool) {
 		p := v.Partitions[partition]

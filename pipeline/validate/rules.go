@@ -308,8 +308,8 @@ func equal(a, b []byte) bool {
 }
 
 // identities counts items of a batch with the same detector, measure type and interval, which
-// replace each other in the archive. It is a hash set with open addressing, at most half full, whose
-// memory is reused for the next batch.
+// replace each other in the archive. It is a hash set with open addressing, at most half full,
+// whose memory is reused for the next batch.
 type identities struct {
 	seed  [4]uint64 // random, so that a client cannot choose items that collide
 	slots []uint32  // row + 1 in the low bits, part of the hash in the high bits; 0 if empty

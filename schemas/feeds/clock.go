@@ -52,8 +52,8 @@ type parsed struct {
 }
 
 // time reads a date-time of XML. The offset in the text is applied as written. Without one, it is a
-// local time of Zone. It returns the zero time if the text is not a date-time, or if its zone is not
-// known.
+// local time of Zone. It returns the zero time if the text is not a date-time, or if its zone is
+// not known.
 func (p *parser) time(text []byte) time.Time {
 	if string(text) == p.last.text {
 		return p.last.time
@@ -81,11 +81,11 @@ func (p *parser) local(layout, text string) time.Time {
 	return p.resolve(wall)
 }
 
-// resolve returns the instant of a local time, which is passed as if it were UTC. A time that occurs
-// twice when daylight saving time ends is the first instant that is not before After, so that the
-// documents of both hours follow one another. Without a previous document, it is the instant that is
-// nearer to Modified. A time that is skipped when daylight saving time begins is read with the offset
-// before, because the clock that wrote it had not been changed yet.
+// resolve returns the instant of a local time, which is passed as if it were UTC. A time that
+// occurs twice when daylight saving time ends is the first instant that is not before After, so
+// that the documents of both hours follow one another. Without a previous document, it is the
+// instant that is nearer to Modified. A time that is skipped when daylight saving time begins is
+// read with the offset before, because the clock that wrote it had not been changed yet.
 func (p *parser) resolve(wall time.Time) time.Time {
 	first, second := Instants(wall, p.Zone)
 	switch {
@@ -98,9 +98,9 @@ func (p *parser) resolve(wall time.Time) time.Time {
 	return first
 }
 
-// Instants returns the instants at which clocks in the zone show wall, which is passed as if it were
-// UTC. There are two when daylight saving time ends, otherwise they are equal. For a time that is
-// skipped when daylight saving time begins, it is the instant according to the offset before.
+// Instants returns the instants at which clocks in the zone show wall, which is passed as if it
+// were UTC. There are two when daylight saving time ends, otherwise they are equal. For a time that
+// is skipped when daylight saving time begins, it is the instant according to the offset before.
 func Instants(wall time.Time, zone *time.Location) (first, second time.Time) {
 	const day = 24 * time.Hour
 	first, second = shift(wall, zone, -day), shift(wall, zone, day)

@@ -9,8 +9,8 @@ import (
 	"trafficd/schemas/feeds/xmlstream"
 )
 
-// datex2 reads DATEX II 2.0 to 2.3 and 3.1 to 3.7: measured and elaborated data, tables of sites and
-// predefined locations, in any envelope. It matches local names, because the versions differ in
+// datex2 reads DATEX II 2.0 to 2.3 and 3.1 to 3.7: measured and elaborated data, tables of sites
+// and predefined locations, in any envelope. It matches local names, because the versions differ in
 // namespaces and envelopes much more than in what they contain:
 //
 //	siteMeasurements                                    (or nothing, in elaborated data)
@@ -335,7 +335,8 @@ func (d *datex2) endBasic() error {
 	return nil
 }
 
-// endQuantity completes the values with an index. A quantity without any is a value that is missing.
+// endQuantity completes the values with an index. A quantity without any is a value that is
+// missing.
 func (d *datex2) endQuantity() error {
 	q := d.quantity
 	d.quantity = quantity{}

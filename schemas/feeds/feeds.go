@@ -5,8 +5,8 @@
 //	document ─▶ xmlstream | JSON | CSV ─▶ one file per format ─▶ values of a site ─▶ rules ─▶ rows
 //	                                                       └────────────────────────▶ sites
 //
-// The functions are pure: no network, no files, no clock. Memory use does not depend on the length of
-// a document. A format is one file and one entry in Formats.
+// The functions are pure: no network, no files, no clock. Memory use does not depend on the length
+// of a document. A format is one file and one entry in Formats.
 //
 // Nothing is dropped silently: every published value is one row with an Outcome, and a row that is
 // not a measurement says why. No value and no time is invented.
@@ -231,7 +231,8 @@ func (s *Site) checkPosition() {
 }
 
 // walk reads an XML document that must contain an element with one of the names. It calls start and
-// end for each element. Both may be called before it is known whether the document is the right one.
+// end for each element. Both may be called before it is known whether the document is the right
+// one.
 func walk(r io.Reader, names []string, start, end func(*xmlstream.Reader) error) error {
 	x := xmlstream.NewReader(r)
 	found := false

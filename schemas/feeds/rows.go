@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Mapping says what the columns of a table mean. The table is CSV, JSON or XML; a column is a cell, a
-// member or an element.
+// Mapping says what the columns of a table mean. The table is CSV, JSON or XML; a column is a cell,
+// a member or an element.
 type Mapping struct {
 	Form      string   // csv, json or xml
 	Rows      string   // JSON: arrays to the rows, such as stations.sensorValues; XML: the element of a row
@@ -25,8 +25,8 @@ type Mapping struct {
 	From, To string // columns of both ends of the interval
 	Layout   string // of times: empty for ISO 8601, unix, unixms, or a layout of Go
 
-	// Wide rows have a column per value. Long rows have one value: Kind and Value are their columns, and
-	// the names in Values are texts of Kind.
+	// Wide rows have a column per value. Long rows have one value: Kind and Value are their columns,
+	// and the names in Values are texts of Kind.
 	Values      []Column
 	Kind, Value string
 
@@ -36,7 +36,8 @@ type Mapping struct {
 	Name, Lon, Lat string // columns about the site; may be empty
 }
 
-// Column is a kind of value. Lane and Class may contain names of columns in braces: lane{laneNumber}.
+// Column is a kind of value. Lane and Class may contain names of columns in braces:
+// lane{laneNumber}.
 type Column struct {
 	Name                   string
 	Measure                Measure

@@ -56,8 +56,8 @@ func (p *parser) fail(reason Reason) {
 	}
 }
 
-// finish applies the rules to the values of a site, passes the rows on and forgets the values. Values
-// without a time of their own have that of at.
+// finish applies the rules to the values of a site, passes the rows on and forgets the values.
+// Values without a time of their own have that of at.
 func (p *parser) finish(site string, at stamp) error {
 	if len(p.values) == 0 {
 		return nil
@@ -83,8 +83,8 @@ func (p *parser) finish(site string, at stamp) error {
 	return nil
 }
 
-// complete sets the codes and intervals of the values. It reports whether each index occurs once, so
-// that the codes are different.
+// complete sets the codes and intervals of the values. It reports whether each index occurs once,
+// so that the codes are different.
 func (p *parser) complete(site string, at stamp) (ordered bool) {
 	from, to, ok := p.interval(at, p.Period)
 	ordered = true
@@ -154,8 +154,8 @@ func (p *parser) noFlow(speed *value) bool {
 	return false
 }
 
-// samePlace reports whether two values of a site are of the same lane and class. If they are unknown,
-// the index says so.
+// samePlace reports whether two values of a site are of the same lane and class. If they are
+// unknown, the index says so.
 func (v *value) samePlace(w *value) bool {
 	return v.lane == w.lane && v.class == w.class && v.unknown == w.unknown && (!v.unknown || v.Index == w.Index)
 }
@@ -209,8 +209,8 @@ func number(text []byte, decimal byte) (float64, bool) {
 	return v, true
 }
 
-// slowNumber reads numbers with an exponent or many digits. It rejects what strconv accepts besides:
-// infinities, hexadecimal digits and underscores.
+// slowNumber reads numbers with an exponent or many digits. It rejects what strconv accepts
+// besides: infinities, hexadecimal digits and underscores.
 func slowNumber(text []byte, decimal byte) (float64, bool) {
 	s := []byte(nil)
 	for _, b := range text {

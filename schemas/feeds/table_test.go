@@ -53,8 +53,8 @@ func TestClasses(t *testing.T) {
 	f("lorry_ge3axles_gt3.5t", part{"t", "gt3.5"}, part{"axles", "ge3"}, part{"", "lorry"})
 }
 
-// TestSameLaneAndClassTwice checks that the second of two columns that the table does not distinguish
-// has its index in its code, also if the first one is not published.
+// TestSameLaneAndClassTwice checks that the second of two columns that the table does not
+// distinguish has its index in its code, also if the first one is not published.
 func TestSameLaneAndClassTwice(t *testing.T) {
 	sites := NewTable()
 	sites.Add(&Site{ID: "S", Characteristics: []Characteristic{

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Totals returns the flow and the speed of a whole carriageway that follow from the rows of one site:
-// the sum of the flows of its lanes, and the mean of their speeds, weighted by flow. There is none
-// without a flow, or without a speed where the flow is not 0, for each lane of the table in the same
-// interval, or if the site publishes it.
+// Totals returns the flow and the speed of a whole carriageway that follow from the rows of one
+// site: the sum of the flows of its lanes, and the mean of their speeds, weighted by flow. There is
+// none without a flow, or without a speed where the flow is not 0, for each lane of the table in
+// the same interval, or if the site publishes it.
 func (t *Table) Totals(rows []Row) []Row {
 	if t == nil || len(rows) == 0 {
 		return nil

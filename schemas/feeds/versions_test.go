@@ -319,8 +319,8 @@ func TestTruncatedDocuments(t *testing.T) {
 	}
 }
 
-// TestMutatedDocuments checks that no change of a few bytes makes the parser fail in another way than
-// with an error, or breaks what every row has.
+// TestMutatedDocuments checks that no change of a few bytes makes the parser fail in another way
+// than with an error, or breaks what every row has.
 func TestMutatedDocuments(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	mutants := 5_000

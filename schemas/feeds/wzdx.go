@@ -9,7 +9,8 @@ import (
 	"strconv"
 )
 
-// parseWZDx reads the traffic sensors of a device feed of WZDx 4: GeoJSON with a feature per device.
+// parseWZDx reads the traffic sensors of a device feed of WZDx 4: GeoJSON with a feature per
+// device.
 func parseWZDx(p *parser, in io.Reader) error {
 	return eachElement(in, "features", func(name string, raw json.RawMessage) error {
 		if name == "features" {
@@ -28,8 +29,8 @@ func parseWZDx(p *parser, in io.Reader) error {
 	})
 }
 
-// sensorData are the values of a sensor or of one of its lanes. Version 4.0 has integers, later ones
-// have numbers.
+// sensorData are the values of a sensor or of one of its lanes. Version 4.0 has integers, later
+// ones have numbers.
 type sensorData struct {
 	Lane      int             `json:"lane_order"`
 	Speed     json.RawMessage `json:"average_speed_kph"`

@@ -29,8 +29,8 @@
 //
 // # Writing
 //
-// Writers (WKT, WKB, KML, GeoJSON) iterate over the Parts of a geometry. They write equal geometries
-// identically, and each number as the shortest text that parses to the same value.
+// Writers (WKT, WKB, KML, GeoJSON) iterate over the Parts of a geometry. They write equal
+// geometries identically, and each number as the shortest text that parses to the same value.
 //
 // # Coordinates
 //

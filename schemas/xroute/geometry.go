@@ -177,8 +177,8 @@ const (
 	placemarks = "KML placemarks"
 )
 
-// EncodingsOf returns the encodings of an element: PLAIN, WKB, WKT, KML or KML placemarks. WKB comes
-// first, because only a geometry read from WKB has an SRID.
+// EncodingsOf returns the encodings of an element: PLAIN, WKB, WKT, KML or KML placemarks. WKB
+// comes first, because only a geometry read from WKB has an SRID.
 func EncodingsOf(e EncodedGeometry) (list []string) {
 	encoded := e.Encoded()
 	if encoded.WKB != nil {

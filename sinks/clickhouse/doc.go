@@ -117,14 +117,14 @@
 // attempt, like a block after a restart: only the rows that a lookup does not find are sent. A
 // single row is rejected only after a lookup has not found it.
 //
-// A search (search.go) finds such rows in a rejected group without halving the block: it inserts the
-// group, in chunks, into a temporary table with the archive's columns and constraints that stores
-// nothing. The error of a violated constraint names a row; for other errors, the search halves the
-// chunk. A row is refused only if the temporary table refuses it alone. The group is then sent
-// without these rows, with its token. Afterwards a lookup must find all rows of the block but the
-// refused ones: those that it does not find are sent like those of an in-doubt block. The block is
-// halved if the search fails or finds nothing, if more than maxRefused rows are refused, or if the
-// server then still rejects the group.
+// A search (search.go) finds such rows in a rejected group without halving the block: it inserts
+// the group, in chunks, into a temporary table with the archive's columns and constraints that
+// stores nothing. The error of a violated constraint names a row; for other errors, the search
+// halves the chunk. A row is refused only if the temporary table refuses it alone. The group is
+// then sent without these rows, with its token. Afterwards a lookup must find all rows of the block
+// but the refused ones: those that it does not find are sent like those of an in-doubt block. The
+// block is halved if the search fails or finds nothing, if more than maxRefused rows are refused,
+// or if the server then still rejects the group.
 //
 // A materialized view on the table receives each block once unless the view fails: rows that are in
 // the table are not sent again for the view.

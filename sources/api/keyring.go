@@ -154,8 +154,8 @@ func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	f(k.Clients())
 }
 
-// Err returns the errors of the keys file and of the last Reload, for readiness, or nil. It does not
-// wait for the functions registered by BeforeUse, which may take seconds.
+// Err returns the errors of the keys file and of the last Reload, for readiness, or nil. It does
+// not wait for the functions registered by BeforeUse, which may take seconds.
 func (k *Keyring) Err() error {
 	problem := k.loop.Status.Get().Err
 	if rejected := k.rejected.Load(); rejected != nil {

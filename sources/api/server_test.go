@@ -138,8 +138,9 @@ func TestStop(t *testing.T) {
 	require.NoError(t, <-s.Failed())
 }
 
-// TestStopWhileClientsConnect checks that clients which open connections all the time get a response
-// to each request that was served. A connection that was accepted too late is closed or reset.
+// TestStopWhileClientsConnect checks that clients which open connections all the time get a
+// response to each request that was served. A connection that was accepted too late is closed or
+// reset.
 func TestStopWhileClientsConnect(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.DrainGrace = 50 * time.Millisecond })

@@ -116,7 +116,8 @@ func TestTopicSlowLink(t *testing.T) {
 	require.Len(t, layer.shown(), streets)
 }
 
-// TestTopicNoResponse checks that a fetch fails if the broker sends nothing for the request timeout.
+// TestTopicNoResponse checks that a fetch fails if the broker sends nothing for the request
+// timeout.
 func TestTopicNoResponse(t *testing.T) {
 	k := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
 	k.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {

@@ -435,8 +435,8 @@ func TestTopicOrder(t *testing.T) {
 }
 
 // TestTopicPartialPublication checks that while one partition cannot be read, the records of the
-// others are shown without confirming the layer, and that nothing is shown before the first complete
-// layer.
+// others are shown without confirming the layer, and that nothing is shown before the first
+// complete layer.
 func TestTopicPartialPublication(t *testing.T) {
 	layer := newFakeLayer(t)
 	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})

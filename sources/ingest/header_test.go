@@ -95,9 +95,9 @@ func TestConfig(t *testing.T) {
 	f("admission_bytes", func(c *ingest.Config) { c.AdmissionBytes = c.MaxCompressedBytes })
 }
 
-// TestIdempotencyKeyInUse checks that a key is in use from the first byte of the body of its request
-// to the response, or until the client disconnects, and that another request with it is rejected
-// before its body.
+// TestIdempotencyKeyInUse checks that a key is in use from the first byte of the body of its
+// request to the response, or until the client disconnects, and that another request with it is
+// rejected before its body.
 func TestIdempotencyKeyInUse(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)

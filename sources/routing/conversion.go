@@ -102,8 +102,8 @@ func (o options) convert(g *geo.Geometry) *failure {
 
 // conversion is the work of a job: items that succeed or fail one by one. For each item in order, a
 // worker calls do and, if do returns an error, fail. For the remaining items of a stopped job, only
-// fail is called. A conversion converts coordinates in place, so its size is known before the job is
-// accepted.
+// fail is called. A conversion converts coordinates in place, so its size is known before the job
+// is accepted.
 type conversion struct {
 	options options
 	items   []item

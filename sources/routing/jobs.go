@@ -38,7 +38,8 @@ const (
 	unknown   = xroute.StatusUnknown
 )
 
-// jobs runs conversions in the background and keeps them in memory until they are fetched (contract 3.4).
+// jobs runs conversions in the background and keeps them in memory until they are fetched (contract
+// 3.4).
 type jobs struct {
 	cfg     JobsConfig
 	replica string // prefix of the IDs of this replica's jobs

@@ -412,8 +412,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestJobLimits checks the errors for a job of 512 bytes of client a, which already has one. Client b
-// gets room as long as anything is left.
+// TestJobLimits checks the errors for a job of 512 bytes of client a, which already has one. Client
+// b gets room as long as anything is left.
 func TestJobLimits(t *testing.T) {
 	f := func(cfg JobsConfig, want, wantB string) {
 		t.Helper()

@@ -62,8 +62,8 @@ type Reader interface {
 	TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error)
 }
 
-// RecordError reports a record of a topic that is not an intact frame, so that it can never be read:
-// another program wrote it, or it was changed.
+// RecordError reports a record of a topic that is not an intact frame, so that it can never be
+// read: another program wrote it, or it was changed.
 type RecordError struct {
 	Topic     string
 	Partition int

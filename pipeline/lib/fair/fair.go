@@ -28,8 +28,8 @@ const (
 	Full             // nothing is left for any client
 )
 
-// Check reports whether a client may hold n more. It grants any n to a client that holds nothing, as
-// long as anything is left, so that a large response is possible under any limit.
+// Check reports whether a client may hold n more. It grants any n to a client that holds nothing,
+// as long as anything is left, so that a large response is possible under any limit.
 func (s *Shares) Check(client string, n int64) Verdict { return Check(s.held[client], n, s.Free()) }
 
 // Check reports whether a client that holds own may hold n more if free is left.

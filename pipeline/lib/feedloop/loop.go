@@ -12,7 +12,8 @@ import (
 	"trafficd/pipeline/lib/watch"
 )
 
-// RetryAfter is the delay before a failed check is repeated, unless the loop has a shorter interval.
+// RetryAfter is the delay before a failed check is repeated, unless the loop has a shorter
+// interval.
 const RetryAfter = 5 * time.Second
 
 // Refused is the reason why content is not used although it could be read.

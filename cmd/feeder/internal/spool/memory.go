@@ -27,9 +27,9 @@ func keyOf(m *contract.Measurement) key {
 	return key(xxhash.Sum64(text))
 }
 
-// memory is what was published lately: the hashes of values by key. A value is forgotten when it has
-// not been published for as long as it took to publish two to four times as many others. A value
-// that is published all the time is remembered however old it is.
+// memory is what was published lately: the hashes of values by key. A value is forgotten when it
+// has not been published for as long as it took to publish two to four times as many others. A
+// value that is published all the time is remembered however old it is.
 type memory struct {
 	young, old map[key]uint64
 }

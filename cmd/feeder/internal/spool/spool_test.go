@@ -210,8 +210,8 @@ func TestDamaged(t *testing.T) {
 
 type crash struct{}
 
-// TestCrashes ends the process after each change of a file, each POST and each item, once. After the
-// restart, the feed still has the last publication. The daemon gets every value once.
+// TestCrashes ends the process after each change of a file, each POST and each item, once. After
+// the restart, the feed still has the last publication. The daemon gets every value once.
 func TestCrashes(t *testing.T) {
 	const publications = 4
 	last := 0

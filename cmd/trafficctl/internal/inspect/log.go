@@ -125,8 +125,8 @@ func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	return consumers, gaps, nil
 }
 
-// gapOf decodes a frame that a view yielded with err. It returns a gap if the record cannot be read,
-// and err if it ends the iteration.
+// gapOf decodes a frame that a view yielded with err. It returns a gap if the record cannot be
+// read, and err if it ends the iteration.
 func gapOf(frame durable.Frame, err error, b *batch.Batch) (*Gap, error) {
 	version, isVersion := errors.AsType[*kafkalog.VersionError](err)
 	record, isRecord := errors.AsType[*durable.RecordError](err)
