@@ -82,7 +82,7 @@ func targets(r *rig.Rig, cfg config) []nemesis.Target {
 			target(daemon, "", daemonFaults(d, several)...),
 			// Jumps of up to 20 minutes keep any two clock readings within the hour that results are stored.
 			target(clock, "", nemesis.Fault{Name: "jump", Weight: 1, Hit: nemesis.During(10*ms, 4*time.Second, func(rng *rand.Rand) error {
-				return d.Faults.Skew(time.Duration(rng.IntN(2400)-1200) * time.Second)
+				return d.JumpClock(time.Duration(rng.IntN(2400)-1200) * time.Second)
 			}, func() error { return d.Faults.Skew(0) })}),
 		}
 		if !several {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +34,7 @@ type Daemon struct {
 	volume     string                           // the journal's directory
 	unexpected func(format string, args ...any) // reports unexpected exits
 	watched    bool                             // whether an exit of the current process is unexpected
+	begun      atomic.Int64                     // time of the last start, Unix ns
 }
 
 // newDaemon returns replica n, configured but not running. Retry delays are short and blocks small,
@@ -168,9 +170,23 @@ func (d *Daemon) Start() error {
 	if d.Running() {
 		return nil
 	}
+	if d.begun.Store(time.Now().UnixNano()); d.Faults != nil {
+		if err := d.Faults.Skew(0); err != nil {
+			return err
+		}
+	}
 	err := d.Daemon.Start()
 	d.watched = err == nil
 	return err
+}
+
+// JumpClock sets the offset of the clock, unless the daemon has just started: it trusts the clock of
+// its start, after which only an operator can correct its journal (TestClock does).
+func (d *Daemon) JumpClock(offset time.Duration) error {
+	if time.Since(time.Unix(0, d.begun.Load())) < 5*time.Second {
+		return nil
+	}
+	return d.Faults.Skew(offset)
 }
 
 // Running reports whether the daemon is running, and records an unexpected exit. An exit because of
