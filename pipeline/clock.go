@@ -116,9 +116,9 @@ func (c *clock) enqueue(frame []byte, queue func() error) error {
 	return nil
 }
 
-// settle records the outcome of a frame. Once no frame is queued, the stamps of voided frames no
+// committed records the outcome of a frame. Once no frame is queued, the stamps of voided frames no
 // longer count.
-func (c *clock) settle(frame []byte, err error) {
+func (c *clock) committed(frame []byte, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ordered && !errors.Is(err, durable.ErrVoided) {

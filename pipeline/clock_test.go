@@ -35,7 +35,7 @@ func (c *skewed) stamp(outcome error) (receivedAt int64, err error) {
 	if err := c.enqueue(frame, func() error { return nil }); err != nil {
 		return 0, err
 	}
-	c.settle(frame, outcome)
+	c.committed(frame, outcome)
 	return batch.FrameReceivedAt(frame), nil
 }
 

@@ -278,10 +278,10 @@ func (s *IdempotencyStore) enqueue(e *durable.Entry) error {
 	return nil
 }
 
-// settle is called with the outcome of an enqueued frame. If err is nil, it remembers the response
-// in the frame. A failed frame no longer holds the cursor back: either the journal voids it before
-// accepting new frames, or the next process finds it after the cursor.
-func (s *IdempotencyStore) settle(e *durable.Entry, err error) {
+// committed is called with the outcome of an enqueued frame. If err is nil, it remembers the
+// response in the frame. A failed frame no longer holds the cursor back: either the journal voids
+// it before accepting new frames, or the next process finds it after the cursor.
+func (s *IdempotencyStore) committed(e *durable.Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {

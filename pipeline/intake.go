@@ -117,7 +117,7 @@ func NewIntake(cfg Config, j Journal, registry Registry, idempotency *Idempotenc
 	in.clock.trusted = in.clock.read()
 	_ = in.CheckClock() // logs the error
 	in.entries.New = func() any { return new(durable.Entry) }
-	in.show()
+	in.registerMetrics()
 	return in, nil
 }
 
@@ -162,14 +162,14 @@ func (in *Intake) Submit(s *batch.Submission) error {
 		err = e.Wait()
 	}
 	if err == nil && len(sample) > 0 {
-		in.Tap.show(sample)
+		in.Tap.send(sample)
 	}
 	if e == nil { // nothing to store, or the error of the body
 		return err
 	}
-	in.clock.settle(e.Data, err)
+	in.clock.committed(e.Data, err)
 	if s.IdempotencyKey != "" {
-		in.idempotency.settle(e, err)
+		in.idempotency.committed(e, err)
 	}
 	in.recycle(e)
 	return diskError(err)

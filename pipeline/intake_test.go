@@ -665,7 +665,7 @@ func TestVoidedResponseDoesNotHoldTheCursor(t *testing.T) {
 	require.NoError(t, h.store.copy())
 	done, _ := h.journal.Cursor(IdempotencyConsumer).Load()
 	require.Equal(t, e.Seq, done, "the cursor waits for the outcome")
-	h.store.settle(e, durable.ErrVoided)
+	h.store.committed(e, durable.ErrVoided)
 	h.copyToStore()
 	require.Len(t, h.store.known, 1)
 }

@@ -12,7 +12,7 @@ var (
 		"Records of the log in Kafka that are not intact frames, and that the sink's delivery skipped and wrote to the dead-letter file.", "sink")
 )
 
-func (in *Intake) show() {
+func (in *Intake) registerMetrics() {
 	metrics.Register(
 		metrics.GaugeFunc("trafficd_pipeline_queue_capacity", "Maximum number of batches waiting for a worker.", nil,
 			func() float64 { return float64(in.cfg.Queue) }),

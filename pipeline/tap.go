@@ -145,9 +145,9 @@ func (t *Tap) sample(s *batch.Submission, items *batch.Items, r *batch.Result, n
 	return sample
 }
 
-// show sends a sample to its followers. A follower misses the items that exceed tapRate or for
+// send sends a sample to its followers. A follower misses the items that exceed tapRate or for
 // which its channel has no room.
-func (t *Tap) show(sample []tapped) {
+func (t *Tap) send(sample []tapped) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, x := range sample {

@@ -39,7 +39,7 @@ func TestTap(t *testing.T) {
 		follower := tap.Follow(filter)
 		defer follower.Stop()
 		s, items, r := validated(8)
-		tap.show(tap.sample(s, items, r, time.Unix(1, 0)))
+		tap.send(tap.sample(s, items, r, time.Unix(1, 0)))
 		var got []int
 		for len(follower.Items) > 0 {
 			got = append(got, (<-follower.Items).Index)
@@ -59,13 +59,13 @@ func TestTapItem(t *testing.T) {
 	var tap Tap
 	follower := tap.Follow(TapFilter{})
 	s, items, r := validated(2)
-	tap.show(tap.sample(s, items, r, time.Unix(1, 0)))
+	tap.send(tap.sample(s, items, r, time.Unix(1, 0)))
 	text, err := json.Marshal(<-follower.Items)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"time":"1970-01-01T00:00:01Z","client":"acme","code":"UNKNOWN_DETECTOR","detector":"D1","field":"detectorCode",
 		"message":"detectorCode \"D1\" does not exist in product instance ","batch":"00000000-0000-0000-0000-000000000000","index":1}`, string(text))
 	follower.Stop()
-	tap.show(tap.sample(s, items, r, time.Unix(2, 0)))
+	tap.send(tap.sample(s, items, r, time.Unix(2, 0)))
 	require.Empty(t, follower.Items)
 	require.Zero(t, tap.active.Load())
 }
@@ -77,11 +77,11 @@ func TestTapIsBounded(t *testing.T) {
 	follower := tap.Follow(TapFilter{})
 	s, items, r := validated(1000)
 	for range 10 {
-		tap.show(tap.sample(s, items, r, time.Unix(1, 0)))
+		tap.send(tap.sample(s, items, r, time.Unix(1, 0)))
 	}
 	require.Len(t, follower.Items, tapRate)
 	for second := range int64(10) {
-		tap.show(tap.sample(s, items, r, time.Unix(2+second, 0)))
+		tap.send(tap.sample(s, items, r, time.Unix(2+second, 0)))
 	}
 	require.Len(t, follower.Items, cap(follower.Items))
 	for range maxFollowers - 1 {
@@ -152,7 +152,7 @@ func TestTapFiltersWithoutAllocating(t *testing.T) {
 		var tap Tap
 		tap.Follow(filter)
 		s, items, r := validated(1000)
-		require.Zero(t, testing.AllocsPerRun(10, func() { tap.show(tap.sample(s, items, r, time.Unix(1, 0))) }))
+		require.Zero(t, testing.AllocsPerRun(10, func() { tap.send(tap.sample(s, items, r, time.Unix(1, 0))) }))
 	}
 	f(TapFilter{Detector: "E1"})
 	f(TapFilter{Detector: "E1", Accepted: true})

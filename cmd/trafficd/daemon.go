@@ -78,7 +78,7 @@ func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, 
 	defer limitMemory(cfg.MemoryLimit)()
 	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1)}
 	d.reloads.current = *cfg
-	d.reloads.show()
+	d.reloads.registerMetric()
 	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("trafficd starts")
 	r := runner{
 		timeout: cfg.ShutdownTimeout, draining: func() { d.draining.Store(true) }, log: log,

@@ -63,8 +63,8 @@ func (r *reloads) state() ops.Component {
 	return c
 }
 
-// show registers the metric.
-func (r *reloads) show() {
+// registerMetric registers the metric.
+func (r *reloads) registerMetric() {
 	metrics.Register(metrics.GaugeFunc("trafficd_ops_settings_stale",
 		"1 if settings read by the last SIGHUP are not in use, because one is invalid or some require a restart, else 0.", nil,
 		func() float64 { return metrics.Bool(r.state().State != ops.OK) }))

@@ -114,11 +114,11 @@ func (j *Journal) write(batch []*durable.Entry) {
 				err = durable.ErrVoided
 			}
 		}
-		j.settle(batch[:n], err)
+		j.complete(batch[:n], err)
 		batch = batch[n:]
 	}
 	j.counters.voided.Add(float64(len(batch)))
-	j.settle(batch, durable.ErrVoided)
+	j.complete(batch, durable.ErrVoided)
 }
 
 // fit returns the number of entries that fit into the active segment: at least one if it is empty.
@@ -328,8 +328,8 @@ func (q *queue) count(sign int, e *durable.Entry) {
 	q.room += int64(sign) * roomFor(len(e.Data))
 }
 
-// settle makes Wait return err for each entry. The entries then belong to their callers again.
-func (j *Journal) settle(batch []*durable.Entry, err error) {
+// complete makes Wait return err for each entry. The entries then belong to their callers again.
+func (j *Journal) complete(batch []*durable.Entry, err error) {
 	j.mu.Lock()
 	for _, e := range batch {
 		j.queue.count(-1, e)

@@ -81,7 +81,7 @@ func (m *membership) run(ctx, soft context.Context) error {
 			running.Add(1)
 			generation.Start(func(current context.Context) {
 				defer running.Done()
-				m.own(ctx, soft, current, &Partition{
+				m.runPartition(ctx, soft, current, &Partition{
 					ID: a.ID, Assigned: len(assigned), log: l, consumer: m.consumer, generation: generation, leave: m.leave,
 				})
 			})
@@ -89,8 +89,8 @@ func (m *membership) run(ctx, soft context.Context) error {
 	}
 }
 
-// own delivers a partition until soft is done, the generation ends or the group is left.
-func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
+// runPartition delivers a partition until soft is done, the generation ends or the group is left.
+func (m *membership) runPartition(ctx, soft, current context.Context, p *Partition) {
 	hard, stop := context.WithCancel(ctx)
 	defer stop()
 	owned, lose := context.WithCancel(m.left)

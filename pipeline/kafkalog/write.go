@@ -47,9 +47,9 @@ func (w *writer) signal() {
 // run writes frames until the log is closed and no frames are waiting.
 func (w *writer) run() {
 	for {
-		frames, closed := w.take()
+		frames, closed := w.receive()
 		if len(frames) > 0 {
-			w.settle(frames, w.write(frames))
+			w.complete(frames, w.write(frames))
 		} else if closed {
 			return
 		} else {
@@ -58,8 +58,8 @@ func (w *writer) run() {
 	}
 }
 
-// take returns the frames of the next request, and whether the log is closed.
-func (w *writer) take() (frames []queued, closed bool) {
+// receive returns the frames of the next request, and whether the log is closed.
+func (w *writer) receive() (frames []queued, closed bool) {
 	w.l.mu.Lock()
 	defer w.l.mu.Unlock()
 	n, size := 0, 0
@@ -73,7 +73,7 @@ func (w *writer) take() (frames []queued, closed bool) {
 	return frames, w.l.closed
 }
 
-func (w *writer) settle(frames []queued, err error) {
+func (w *writer) complete(frames []queued, err error) {
 	w.l.mu.Lock()
 	for _, f := range frames {
 		w.l.bytes -= int64(len(f.Data))

@@ -144,7 +144,7 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 	now := time.Now()
 	l.builder.setZones(zones, now)
 	if s := l.current.Load(); s != nil {
-		l.show(l.builder.update(noChanges(), s.ref, now))
+		l.publish(l.builder.update(noChanges(), s.ref, now))
 	}
 }
 
@@ -204,7 +204,7 @@ func (l *Layer) build(now time.Time) {
 	if !due {
 		return
 	}
-	l.show(l.builder.update(published, instantOf(now.Truncate(time.Minute)), now))
+	l.publish(l.builder.update(published, instantOf(now.Truncate(time.Minute)), now))
 	builds.Inc()
 	metrics.Since(buildSeconds, now)
 	if len(published.streets) > l.cfg.MaxStreets/10 {
@@ -212,8 +212,8 @@ func (l *Layer) build(now time.Time) {
 	}
 }
 
-// show makes s the snapshot that requests are served from.
-func (l *Layer) show(s *snapshot) {
+// publish makes s the snapshot that requests are served from.
+func (l *Layer) publish(s *snapshot) {
 	if old := l.current.Swap(s); old != nil {
 		close(old.replaced)
 	} else {

@@ -28,7 +28,7 @@ import (
 
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	c := ctx.Conn().(*conn)
-	x := s.take(ctx)
+	x := s.exchangeOf(ctx)
 	if x == nil {
 		x = s.begin(&ctx.Request.Header, ctx.Time())
 	}
@@ -209,7 +209,7 @@ func (x *exchange) endSpan(ctx *fasthttp.RequestCtx, code contract.Code) {
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
 	c.beginResponse(time.Now())
-	c.expecting = s.pending.take(&ctx.Request.Header)
+	c.expecting = s.pending.remove(&ctx.Request.Header)
 	_ = c.owner.present(c, c.expecting) // handle reports the error
 	return fasthttp.StatusContinue
 }
@@ -217,7 +217,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 // malformed responds to input that is not a complete request header, and to requests whose body
 // does not begin in time.
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
-	x := s.take(ctx)
+	x := s.exchangeOf(ctx)
 	if x == nil {
 		r := readHeaders(&ctx.Request.Header)
 		x = newExchange(&r, time.Now())
@@ -320,13 +320,13 @@ func parentOf(traceparent []byte) context.Context {
 	return propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": string(traceparent)})
 }
 
-func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
+func (s *Server) exchangeOf(ctx *fasthttp.RequestCtx) *exchange {
 	c := ctx.Conn().(*conn)
 	if x := c.expecting; x != nil {
 		c.expecting = nil
 		return x
 	}
-	return s.pending.take(&ctx.Request.Header)
+	return s.pending.remove(&ctx.Request.Header)
 }
 
 // pending holds the exchanges of requests with a body between fasthttp's HeaderReceived and its
@@ -345,7 +345,7 @@ func (p *pending) put(h *fasthttp.RequestHeader, x *exchange) {
 	p.open[h] = x
 }
 
-func (p *pending) take(h *fasthttp.RequestHeader) *exchange {
+func (p *pending) remove(h *fasthttp.RequestHeader) *exchange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.open[h]

@@ -159,14 +159,14 @@ func (t *topicFeed) takeBatch(n int, p *partition, records protocol.RecordReader
 		p.next = record.Offset + 1
 		if !aborted {
 			used = true
-			t.take(n, record, key, value)
+			t.readRecord(n, record, key, value)
 		}
 	}
 	return used, nil
 }
 
-// take parses a record and applies it, or skips it if it is invalid.
-func (t *topicFeed) take(n int, r *kafka.Record, key, value []byte) {
+// readRecord parses a record and applies it, or skips it if it is invalid.
+func (t *topicFeed) readRecord(n int, r *kafka.Record, key, value []byte) {
 	l := latest{partition: n, offset: r.Offset, at: r.Time, bytes: streetBytes + int64(len(value)), tombstone: value == nil}
 	var remarks Remarks
 	err := attempt(func() error {

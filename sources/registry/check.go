@@ -65,7 +65,7 @@ func (f FeedConfig) check(ctx context.Context, w io.Writer, at string, cfg Confi
 	instances := slices.Sorted(maps.Keys(lists))
 	for i, instance := range instances {
 		l := newList(cfg, instance, kind, zerolog.Nop())
-		if err := l.take(lists[instance].Codes, time.Now()); err != nil {
+		if err := l.replace(lists[instance].Codes, time.Now()); err != nil {
 			errs = append(errs, fmt.Errorf("%s%s: product instance %s: %w", at, kind, instance, err))
 		} else if i < maxReported {
 			lists[instance].describe(w, l.current.Load())

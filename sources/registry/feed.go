@@ -221,7 +221,7 @@ func (f *feed) use(read map[string]*examined) (refused error) {
 	loaded := 0 // number of detectors in new lists
 	for instance, l := range inUse {
 		read := read[instance]
-		err := l.take(read.Codes, now)
+		err := l.replace(read.Codes, now)
 		if err == nil {
 			loaded += len(read.Codes)
 		}

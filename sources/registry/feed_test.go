@@ -73,7 +73,7 @@ func TestConfirmationStartsOver(t *testing.T) {
 	start := time.Now()
 	f := func(after time.Duration, want error, codes ...string) {
 		t.Helper()
-		err := feed.onlyList().take(codes, start.Add(after))
+		err := feed.onlyList().replace(codes, start.Add(after))
 		feed.onlyList().conclude(err)
 		require.IsType(t, want, err)
 	}
@@ -91,11 +91,11 @@ func TestConfirmationStartsOver(t *testing.T) {
 func TestReloadKeepsConfirmation(t *testing.T) {
 	cfg := DefaultConfig()
 	before, start := newList(cfg, "city", "file", zerolog.Nop()), time.Now()
-	require.NoError(t, before.take([]string{"A", "B", "C"}, start))
-	require.Error(t, before.take([]string{"D"}, start))
+	require.NoError(t, before.replace([]string{"A", "B", "C"}, start))
+	require.Error(t, before.replace([]string{"D"}, start))
 	after := newList(cfg, "city", "file", zerolog.Nop())
 	after.adopt(before)
-	require.NoError(t, after.take([]string{"D"}, start.Add(cfg.ShrinkConfirm)))
+	require.NoError(t, after.replace([]string{"D"}, start.Add(cfg.ShrinkConfirm)))
 }
 
 // TestColumns checks that onList receives the other columns of a list, even if only they change.

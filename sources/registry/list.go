@@ -81,9 +81,9 @@ func (l *list) restore(now time.Time) bool {
 	return true
 }
 
-// take puts codes into use. It returns watch.ErrUnchanged if they are already in use, and a
+// replace puts codes into use. It returns watch.ErrUnchanged if they are already in use, and a
 // *feedloop.Refused if there are none or too many are missing.
-func (l *list) take(codes []string, now time.Time) error {
+func (l *list) replace(codes []string, now time.Time) error {
 	mark := markOf(codes)
 	if l.current.Load() != nil && mark == l.mark {
 		return watch.ErrUnchanged

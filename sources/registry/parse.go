@@ -152,15 +152,15 @@ func (e *entries) UnmarshalJSON(array []byte) error {
 	var entry json.RawMessage
 	for i := 0; d.More() && e.err == nil; i++ {
 		_ = d.Decode(&entry) // Unmarshal has checked the syntax
-		if err := e.take(i, entry); err != nil {
+		if err := e.read(i, entry); err != nil {
 			e.err = fmt.Errorf("entry %d of the list: %w", i, err)
 		}
 	}
 	return e.err
 }
 
-// take passes the entry with an index to add.
-func (e *entries) take(i int, entry json.RawMessage) error {
+// read passes the entry with an index to add.
+func (e *entries) read(i int, entry json.RawMessage) error {
 	var object map[string]json.RawMessage
 	if entry[0] == '{' {
 		if err := json.Unmarshal(entry, &object); err != nil {

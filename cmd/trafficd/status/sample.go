@@ -20,8 +20,8 @@ type bucket struct {
 	count uint64  // of values up to upper
 }
 
-// take gathers a sample. It records the latency of the route ingestPath.
-func take(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
+// newSample gathers a sample. It records the latency of the route ingestPath.
+func newSample(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
 	s := sample{at: at, values: map[string]map[string]float64{}}
 	families, _ := from.Gather() // also returns the families gathered despite an error
 	for _, f := range families {

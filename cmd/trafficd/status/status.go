@@ -174,7 +174,7 @@ func (r *Recorder) Stop() {
 
 // record takes a sample and appends its point to each series.
 func (r *Recorder) record(now time.Time) {
-	s, ready := take(r.gatherer, r.ingestPath, now), r.readiness()
+	s, ready := newSample(r.gatherer, r.ingestPath, now), r.readiness()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	trouble := map[string]time.Time{}
@@ -217,7 +217,7 @@ func (r *Recorder) record(now time.Time) {
 // Now returns the status, computed from a new sample that is not kept.
 func (r *Recorder) Now() Status {
 	now := time.Now()
-	s, ready := take(r.gatherer, r.ingestPath, now), r.readiness()
+	s, ready := newSample(r.gatherer, r.ingestPath, now), r.readiness()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	oldest := &r.recent[0] // not the last one: clients may send only a few times a minute

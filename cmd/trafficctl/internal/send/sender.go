@@ -235,7 +235,7 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 		a, err := s.post(requests, b)
 		if err == nil {
 			s.connected.Store(true)
-			if err = s.settle(b, a); err != nil {
+			if err = s.finish(b, a); err != nil {
 				s.giveUp(b.positions[0].Row, 0) // so that resuming sends it again: its rejected items were not saved
 			}
 			return err
@@ -282,8 +282,8 @@ func (s *Sender) noteRetry(err error, wait time.Duration) {
 	}
 }
 
-// settle counts the results of a batch and writes the rejected items.
-func (s *Sender) settle(b *batch, resp *client.Posted) error {
+// finish counts the results of a batch and writes the rejected items.
+func (s *Sender) finish(b *batch, resp *client.Posted) error {
 	duplicates, _ := strconv.ParseInt(resp.Header.Get("Duplicate-Items"), 10, 64) // absent: none
 	s.mu.Lock()
 	defer s.mu.Unlock()

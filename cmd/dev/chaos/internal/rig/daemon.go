@@ -180,8 +180,8 @@ func (d *Daemon) Start() error {
 	return err
 }
 
-// JumpClock sets the offset of the clock, unless the daemon has just started: it trusts the clock of
-// its start, after which only an operator can correct its journal (TestClock does).
+// JumpClock sets the offset of the clock, unless the daemon has just started: it trusts the clock
+// of its start, after which only an operator can correct its journal (TestClock does).
 func (d *Daemon) JumpClock(offset time.Duration) error {
 	if time.Since(time.Unix(0, d.begun.Load())) < 5*time.Second {
 		return nil
