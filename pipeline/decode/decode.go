@@ -19,7 +19,7 @@ type Config struct {
 	BatchLimit int `setting:"batch_limit"`
 	// maximum number of items in a batch; with more, the whole request is rejected (contract 1.1).
 	// 0: ten times BatchLimit
-	HardLimit int `setting:"-"`
+	HardLimit int `setting:"hard_limit"`
 	MaxDepth  int `setting:"-"` // maximum nesting of objects and arrays in a body
 }
 
@@ -30,7 +30,11 @@ func DefaultConfig() Config {
 
 // Validate reports every setting that is out of bounds.
 func (c Config) Validate() error {
-	return settings.Within("batch_limit", c.BatchLimit, 1, 1_000_000, "each takes about 60 bytes of memory")
+	return errors.Join(
+		settings.Within("batch_limit", c.BatchLimit, 1, 1_000_000, "each takes about 60 bytes of memory"),
+		settings.Check(c.HardLimit == 0 || c.HardLimit >= c.BatchLimit,
+			"hard_limit is %d, must be 0 (ten times batch_limit) or at least batch_limit", c.HardLimit),
+	)
 }
 
 // Decoder decodes one body at a time and reuses its memory. It is not safe for concurrent use.
