@@ -30,7 +30,7 @@ func (c Config) serveBasemap(ctx *fasthttp.RequestCtx) error {
 	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
 	h.Set(fasthttp.HeaderCacheControl, revalidate)
 	h.Set(fasthttp.HeaderAcceptRanges, "bytes")
-	if unmodified(ctx, etag) {
+	if negotiate.SetETag(ctx, etag) {
 		f.Close()
 		return nil
 	}

@@ -16,7 +16,6 @@ import (
 	"path"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/gzip"
@@ -88,12 +87,8 @@ type Page map[string]Handler
 func Document(mediaType string, content []byte) Handler {
 	etag := `"` + digest(content) + `"`
 	return func(ctx *fasthttp.RequestCtx) error {
-		h := &ctx.Response.Header
-		h.SetContentType(mediaType)
-		h.Set(fasthttp.HeaderCacheControl, revalidate)
-		if !unmodified(ctx, etag) {
-			ctx.Response.SetBodyRaw(content)
-		}
+		ctx.Response.Header.Set(fasthttp.HeaderCacheControl, revalidate)
+		negotiate.Serve(ctx, etag, mediaType, func() []byte { return content })
 		return nil
 	}
 }
@@ -106,16 +101,6 @@ func Redirect(location string) Handler {
 		ctx.SetStatusCode(fasthttp.StatusMovedPermanently)
 		return nil
 	}
-}
-
-// unmodified sets the ETag of the response, and the status 304 if the client already has the body.
-func unmodified(ctx *fasthttp.RequestCtx, etag string) bool {
-	ctx.Response.Header.Set(fasthttp.HeaderETag, etag)
-	if !negotiate.Unmodified(&ctx.Request.Header, []byte(etag), time.Time{}) {
-		return false
-	}
-	ctx.SetStatusCode(fasthttp.StatusNotModified)
-	return true
 }
 
 func digest(content []byte) string { return fmt.Sprintf("%x", xxhash.Sum64(content)) }
@@ -171,7 +156,6 @@ type asset struct {
 // serve implements Handler. It does not copy the content.
 func (a *asset) serve(ctx *fasthttp.RequestCtx) error {
 	h := &ctx.Response.Header
-	h.SetContentType(a.mediaType)
 	h.Set(fasthttp.HeaderContentSecurityPolicy, a.policy)
 	h.Set(fasthttp.HeaderReferrerPolicy, "no-referrer")
 	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
@@ -182,9 +166,7 @@ func (a *asset) serve(ctx *fasthttp.RequestCtx) error {
 		etag, body = `"`+a.etag()+`-gzip"`, a.compressed
 		h.SetContentEncoding("gzip")
 	}
-	if !unmodified(ctx, etag) {
-		ctx.Response.SetBodyRaw(body())
-	}
+	negotiate.Serve(ctx, etag, a.mediaType, body)
 	return nil
 }
 

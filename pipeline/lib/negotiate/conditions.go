@@ -10,6 +10,25 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+// Serve responds with a body that has the given ETag, or with a 304 if the client already has it.
+// The body is not copied and must not change.
+func Serve(ctx *fasthttp.RequestCtx, etag, mediaType string, body func() []byte) {
+	ctx.SetContentType(mediaType)
+	if !SetETag(ctx, etag) {
+		ctx.Response.SetBodyRaw(body())
+	}
+}
+
+// SetETag sets the ETag of the response. If the client already has the body, it sets the status 304
+// and returns true.
+func SetETag(ctx *fasthttp.RequestCtx, etag string) (unmodified bool) {
+	ctx.Response.Header.Set(fasthttp.HeaderETag, etag)
+	if unmodified = Unmodified(&ctx.Request.Header, []byte(etag), time.Time{}); unmodified {
+		ctx.SetStatusCode(fasthttp.StatusNotModified)
+	}
+	return unmodified
+}
+
 // PreconditionFailed reports whether If-Match or, if it is absent, If-Unmodified-Since does not
 // match the body with this ETag and modification time (RFC 9110, 13.1).
 func PreconditionFailed(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
