@@ -132,7 +132,7 @@ func (in *Intake) Close() {
 // product instance has no registry feed, a 403 (contract 1.1).
 func (in *Intake) Ready(productInstance string) *contract.APIError {
 	if in.registry.Snapshot(productInstance) == nil { // checked first: a 403 must not be hidden by a temporary 503
-		return in.noRegistry(productInstance)
+		return contract.NoRegistry(productInstance, in.registry.HasFeed(productInstance))
 	}
 	if err := in.journal.Ready(productInstance); err != nil {
 		return journalError(err)
@@ -200,7 +200,7 @@ func (in *Intake) work(s *batch.Submission) (*durable.Entry, []tapped, error) {
 func (in *Intake) process(w *worker, s *batch.Submission) (*durable.Entry, []tapped, error) {
 	known := in.registry.Snapshot(s.ProductInstance)
 	if known == nil {
-		return nil, nil, in.noRegistry(s.ProductInstance)
+		return nil, nil, contract.NoRegistry(s.ProductInstance, in.registry.HasFeed(s.ProductInstance))
 	}
 	s.Result.Detectors = known
 	b := &w.body
@@ -324,14 +324,6 @@ func journalError(err error) *contract.APIError {
 
 func queueFull() *contract.APIError {
 	return contract.Unavailable("too many batches are queued; retry", time.Second)
-}
-
-func (in *Intake) noRegistry(productInstance string) *contract.APIError {
-	if !in.registry.HasFeed(productInstance) {
-		return contract.NewError(contract.Forbidden,
-			"the key's product instance "+productInstance+" has no detector registry; the operator must add it to registry.feeds")
-	}
-	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; retry", 5*time.Second)
 }
 
 // This compiles only if gunzip pads its output at least as much as decode requires.

@@ -33,3 +33,13 @@ func NewParameterError(code Code, parameter, description string) *APIError {
 func Unavailable(description string, after time.Duration) *APIError {
 	return &APIError{Code: ServiceUnavailable, Description: description, RetryAfter: after}
 }
+
+// NoRegistry returns the error for a client whose product instance has no detectors: a 503 if they
+// are not loaded yet, a 403 if no registry feed is configured for it (contract 1.1).
+func NoRegistry(productInstance string, hasFeed bool) *APIError {
+	if !hasFeed {
+		return NewError(Forbidden,
+			"the key's product instance "+productInstance+" has no detector registry; the operator must add it to registry.feeds")
+	}
+	return Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; retry", 5*time.Second)
+}
