@@ -51,9 +51,7 @@ func DefaultConfig() Config {
 // Check reports every setting that is out of bounds. Decode, Validate and Idempotency are checked
 // separately.
 func (c Config) Check() error {
-	return errors.Join(
-		settings.Within("max_body_bytes", c.MaxBodyBytes, 1<<10, 1<<40, "it bounds the CPU time of a decompression bomb, not memory"),
-	)
+	return settings.Within("max_body_bytes", c.MaxBodyBytes, 1<<10, 1<<40, "it bounds the CPU time of a decompression bomb, not memory")
 }
 
 // Registry holds the detectors of the product instances.

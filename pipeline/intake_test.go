@@ -849,7 +849,6 @@ func TestConfigBounds(t *testing.T) {
 		change(&c)
 		require.ErrorContains(t, c.Check(), want)
 	}
-	f("queue", func(c *Config) { c.Queue = 0 })
 	f("max_body_bytes", func(c *Config) { c.MaxBodyBytes = 1 })
 }
 
