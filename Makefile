@@ -96,10 +96,8 @@ conformance: ## run third-party clients, browsers, proxies and Prometheus agains
 	.ci/test ./cmd/dev/conformance/...
 
 .PHONY: race
-race: ## run tests with the race detector; RACE=packages
-	@.ci/setup test
-	@$(MAKE) --no-print-directory programs
-	.ci/test -race -short $(RACE)
+race: programs ## run tests with the race detector, on fakes at the wire; STORES=all also on real stores, RACE=packages
+	TRAFFICD_TEST=$(STORES) go test -race -short -count=1 -timeout 20m $(RACE)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (20s)

@@ -98,7 +98,8 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 	if d.at, err = DescribeCursor(frame, state); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	d.reached.Store(&d.at.Done)
+	done := d.at.Done // a copy, because Status reads it while d.at changes
+	d.reached.Store(&done)
 	d.window.idle, d.window.every = d.probe, cfg.RetryMax
 	d.window.rewind(d.at.Done)
 	return d, nil

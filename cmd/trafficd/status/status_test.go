@@ -265,7 +265,7 @@ func TestSummary(t *testing.T) {
 	d.bytes.Set(340) // 1 byte a second, and 3,360 are free
 	s := d.recorder.Now()
 	require.Equal(t, []string{
-		"ClickHouse has accepted no measurements for 4 min; 1.23 M measurements are waiting in the journal, which has room for 56 min at this rate. " +
+		"ClickHouse has accepted no measurements for 4 min; about 1.23 M measurements are waiting in the journal, which has room for 56 min at this rate. " +
 			"The error is: connection refused.",
 	}, s.Summary)
 	require.Equal(t, "connection refused", s.Stores[0].Error)
@@ -277,7 +277,7 @@ func TestSummary(t *testing.T) {
 	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is full: batches are rejected with 503")
 	d.free.Set(1e9)
 	d.set("clickhouse", ops.Degraded, "65s behind")
-	require.Equal(t, "ClickHouse is slow, 65s behind; 1.23 M measurements are waiting in the journal, which is 3% full.", d.recorder.Now().Summary[0])
+	require.Equal(t, "ClickHouse is slow, 65s behind; about 1.23 M measurements are waiting in the journal, which is 3% full.", d.recorder.Now().Summary[0])
 	d.set("clickhouse", ops.OK, "")
 	require.Empty(t, d.recorder.Now().Summary)
 }
@@ -306,7 +306,7 @@ func TestStalledStore(t *testing.T) {
 	d.set("clickhouse", ops.Degraded, "connection refused")
 	d.ready.Components["clickhouse"].Detail["stalled_seconds"] = 45.5
 	d.recorder.record(time.Now())
-	require.Contains(t, d.recorder.Now().Summary[0], "ClickHouse has accepted no measurements for 45 s; 7 measurements are waiting")
+	require.Contains(t, d.recorder.Now().Summary[0], "ClickHouse has accepted no measurements for 45 s; about 7 measurements are waiting")
 	d.ready.Components["clickhouse"].Detail["counted"] = false
 	require.Contains(t, d.recorder.Now().Summary[0], "for 45 s; an unknown number of measurements is waiting in the journal")
 }
@@ -334,7 +334,7 @@ func TestJournalInKafka(t *testing.T) {
 	d.set("kafka", ops.Degraded, "65s behind")
 	s := d.recorder.Now()
 	require.Zero(t, s.Journal)
-	require.Equal(t, []string{"Kafka is slow, 65s behind; 7 measurements are waiting in the journal."}, s.Summary)
+	require.Equal(t, []string{"Kafka is slow, 65s behind; about 7 measurements are waiting in the journal."}, s.Summary)
 }
 
 // TestHistoryIsBounded records more than an hour, with a store that was not there from the start.

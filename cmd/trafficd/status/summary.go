@@ -43,7 +43,7 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 			if fails(c) {
 				what, why = strings.TrimSpace("has accepted no measurements "+since), " The error is: "+reasons+"."
 			}
-			waiting := Measurements(rows)
+			waiting := "about " + Measurements(rows)
 			if c.Detail["counted"] == false {
 				waiting = "an unknown number of measurements is"
 			}
