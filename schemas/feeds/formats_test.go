@@ -99,7 +99,11 @@ func TestDefectCountsAndGeldigDoesNot(t *testing.T) {
 
 // TestHongKong has the numbers of lanes that a script counted.
 func TestHongKong(t *testing.T) {
-	r := read(t, "hongkong", string(large(t, "hongkong/rawSpeedVol-all.xml.gz")), nil)
+	document := large(t, "hongkong/rawSpeedVol-all.xml.gz")
+	if document == nil {
+		return
+	}
+	r := read(t, "hongkong", string(document), nil)
 	const lanes, invalid, withoutVehicle = 4068, 232, 506
 	require.Equal(t, 3*lanes, r.Values)
 	require.Equal(t, 3*invalid, r.Of(Fault))
@@ -161,7 +165,11 @@ func TestAllPeriodsAreReadWithDateAndMidnight(t *testing.T) {
 
 // TestMadrid has the numbers of values that a script counted.
 func TestMadrid(t *testing.T) {
-	r := read(t, "madrid", string(large(t, "madrid/pm-2018.xml.gz")), options)
+	document := large(t, "madrid/pm-2018.xml.gz")
+	if document == nil {
+		return
+	}
+	r := read(t, "madrid", string(document), options)
 	require.Equal(t, 4275+4275+425, r.Values)
 	require.Equal(t, 347+331+129, r.Of(Fault))
 	require.Equal(t, 1, r.Of(NoVehicle))

@@ -54,12 +54,13 @@ func sample(t testing.TB, name string) string {
 	return string(text)
 }
 
-// large returns a document that is too large for the repository, or skips the test.
+// large returns a document that is too large for the repository, or nil if it is not on this machine.
 func large(t testing.TB, name string) []byte {
 	t.Helper()
 	packed, ok := recorded(name)
 	if !ok {
-		t.Skipf("needs a recorded publication, %s, which is not on this machine", name)
+		t.Logf("not read: the recorded publication %s is not on this machine", name)
+		return nil
 	}
 	return unpack(t, packed)
 }

@@ -54,6 +54,8 @@ func TestAnIndependentScriptReadsTheSame(t *testing.T) {
 	}
 	t.Run("whole publication", func(t *testing.T) {
 		needs.Everything(t, "a quarter of a minute of Python")
-		f(t, "ndw", large(t, "ndw/trafficspeed.xml.gz"))
+		if document := large(t, "ndw/trafficspeed.xml.gz"); document != nil {
+			f(t, "ndw", document)
+		}
 	})
 }

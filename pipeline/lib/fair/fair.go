@@ -15,7 +15,7 @@ type Shares struct {
 	held         map[string]int64 // has no zero values
 }
 
-// New returns shares of a limit that nobody uses yet.
+// New returns the shares of a limit, of which nothing is in use.
 func New(limit int64) *Shares { return &Shares{limit: limit, held: map[string]int64{}} }
 
 // Verdict is the result of Check.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,7 +45,10 @@ func TestPlaces(t *testing.T) {
 	}
 	library := filepath.Join(cache, "libchdb-"+Version, "libchdb.so")
 	if _, err := os.Stat(library); err != nil {
-		t.Skipf("%s is not downloaded yet: run go test ./cmd/dev/devstores/stores first", library)
+		devstores, err := launch.Program(t.Context(), "devstores")
+		require.NoError(t, err)
+		text, err := exec.CommandContext(t.Context(), devstores, "fetch").CombinedOutput()
+		require.NoError(t, err, "%s", text)
 	}
 	found, err := find(library)
 	require.NoError(t, err)
