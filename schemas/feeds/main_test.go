@@ -54,7 +54,8 @@ func sample(t testing.TB, name string) string {
 	return string(text)
 }
 
-// large returns a document that is too large for the repository, or nil if it is not on this machine.
+// large returns a document that is too large for the repository, or nil if it is not on this
+// machine.
 func large(t testing.TB, name string) []byte {
 	t.Helper()
 	packed, ok := recorded(name)
