@@ -29,6 +29,8 @@ import (
 // path by which others import it.
 const schemasPath = "/schemas/"
 
+const descriptorSet = "trafficd.binpb" // the definitions of protobuf in one file, for protoc --descriptor_set_in
+
 const (
 	mapPath  = "/map/" // the map page on the clients' listener
 	docsPath = "/docs" // the OpenAPI page on both listeners
@@ -72,6 +74,10 @@ func (d *daemon) routes() []api.Route {
 		content, _ := proto.Files.ReadFile(name) // the name comes from the list
 		schema(schemasPath+name, "text/plain; charset=utf-8", content)
 		list += name + "\n"
+	}
+	if set, err := proto.DescriptorSet(); err == nil { // it cannot fail: it is made of generated code
+		schema(schemasPath+descriptorSet, "application/x-protobuf", set)
+		list += descriptorSet + "\n"
 	}
 	schema(schemasPath, "text/plain; charset=utf-8", []byte(list))
 	for name, h := range page.Docs() {

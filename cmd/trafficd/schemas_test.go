@@ -36,10 +36,10 @@ func TestSchemas(t *testing.T) {
 	d.Await(http.StatusOK)
 	base, directory := "http://"+d.API+"/traffic", t.TempDir()
 	names := daemontest.DownloadSchemas(t, base, directory)
-	require.Equal(t, append([]string{"openapi.yaml"}, protoFiles()...), names)
+	require.Equal(t, append(append([]string{"openapi.yaml"}, protoFiles()...), descriptorSet), names)
 
 	protoc := []string{"--proto_path=" + directory, "--descriptor_set_out=" + filepath.Join(directory, "out.binpb")}
-	for _, name := range names {
+	for _, name := range names[:len(names)-1] {
 		served, err := os.ReadFile(filepath.Join(directory, name))
 		require.NoError(t, err)
 		embedded := openapi.Document
@@ -52,6 +52,12 @@ func TestSchemas(t *testing.T) {
 	}
 	out, err := exec.CommandContext(t.Context(), "protoc", protoc...).CombinedOutput()
 	require.NoError(t, err, "protoc (package protobuf-compiler): %s", out)
+
+	decode := exec.CommandContext(t.Context(), "protoc", "--descriptor_set_in="+filepath.Join(directory, descriptorSet), "--decode=trafficd.v1.Measurement")
+	decode.Stdin = strings.NewReader("\x12\x02D1\x22\x02\x08\x05")
+	out, err = decode.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "detector_code: \"D1\"\ntimestamp_from {\n  seconds: 5\n}\n", string(out))
 }
 
 func TestSchemaResponses(t *testing.T) {

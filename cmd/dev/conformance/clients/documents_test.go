@@ -1,12 +1,16 @@
 package clients
 
 import (
+	"bytes"
+	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +24,7 @@ import (
 	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/schemas/contract"
+	"trafficd/schemas/openlr"
 )
 
 // TestIntegratorsPage runs the programs of schemas/openapi/integrators.md.
@@ -101,6 +106,80 @@ func failingProxy(t *testing.T, address string) (url string, keys *[]string) {
 	return proxy.URL, keys
 }
 
+// TestMapClientsPage runs the programs of schemas/openapi/mapclients.md, which read the layer and then
+// wait for the change of a street.
+func TestMapClientsPage(t *testing.T) {
+	needs.Everything(t, "the languages of the examples")
+	programs := foreign.Snippets(t, "../../../../schemas/openapi/mapclients.md")
+	want := programs["text"]
+	delete(programs, "text")
+	modules := npmModules(t)
+	commands := map[string]func(dir string) *exec.Cmd{
+		"javascript": func(dir string) *exec.Cmd {
+			require.NoError(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
+			return exec.Command("node", "--no-warnings", write(t, filepath.Join(dir, "main.mjs"), programs["javascript"]))
+		},
+		"python": func(dir string) *exec.Cmd {
+			foreign.Run(t, "protoc", "--proto_path=../../../../schemas/proto", "--python_out="+dir, "trafficd/v1/forecast.proto")
+			packages, err := filepath.Glob(filepath.Join(openlrPython(t), "lib", "python*", "site-packages"))
+			require.NoError(t, err)
+			cmd := exec.Command(protobufPython(t), write(t, filepath.Join(dir, "main.py"), programs["python"]))
+			cmd.Env = append(cmd.Environ(), "PYTHONPATH="+strings.Join(packages, ":"))
+			return cmd
+		},
+	}
+	require.Len(t, programs, len(commands))
+	for language, command := range commands {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			d := daemontest.New(t)
+			others := daemontest.StreetLine(4712, 50) + daemontest.StreetLine(4713, 60)
+			file := d.SetForecastFile("forecasts.ndjson")
+			daemontest.ReplaceFile(t, file, daemontest.StreetLine(4711, 43.2)+others)
+			d.Keys(daemontest.KeyEntry(daemontest.ExamplesKey, "forecast", "Europe/Copenhagen"))
+			d.Run().Await(http.StatusOK)
+			d.AwaitLayer(daemontest.ExamplesKey)
+
+			program := command(dir)
+			program.Dir = dir
+			program.Env = append(program.Environ(), "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+daemontest.ExamplesKey)
+			var out, warnings bytes.Buffer
+			program.Stdout, program.Stderr = &out, &warnings
+			require.NoError(t, program.Start())
+			t.Cleanup(func() { _ = program.Process.Kill() })
+			drawn := filepath.Join(dir, "streets.geojson")
+			d.Eventually(func() bool { _, err := os.Stat(drawn); return err == nil }, "streets.geojson")
+			daemontest.ReplaceFile(t, file, daemontest.StreetLine(4711, 21.5)+others)
+			require.NoError(t, program.Wait(), "%s", &warnings)
+			require.Equal(t, want, out.String())
+			require.Empty(t, warnings.String())
+
+			text, err := os.ReadFile(drawn)
+			require.NoError(t, err)
+			var collection struct {
+				Features []struct {
+					Properties struct{ Street, Fromnode, Speed float64 }
+					Geometry   struct{ Coordinates [][2]float64 }
+				}
+			}
+			require.NoError(t, json.Unmarshal(text, &collection))
+			line, err := openlr.Decode("CwOiYCUMnQkJAP+/ABQBCg==")
+			require.NoError(t, err)
+			require.Len(t, collection.Features, 3)
+			for i, speed := range []float64{21.5, 50, 60} {
+				f := collection.Features[i]
+				require.Equal(t, struct{ Street, Fromnode, Speed float64 }{4711 + float64(i), 1, speed}, f.Properties)
+				require.Len(t, f.Geometry.Coordinates, len(line.Points))
+				for n, p := range line.Points {
+					require.InDelta(t, p.Lon, f.Geometry.Coordinates[n][0], 1e-9)
+					require.InDelta(t, p.Lat, f.Geometry.Coordinates[n][1], 1e-9)
+				}
+			}
+		})
+	}
+}
+
 // TestConsumersPage runs the programs of schemas/proto/README.md on a topic with one measurement.
 func TestConsumersPage(t *testing.T) {
 	needs.Everything(t, "the languages of the examples")
@@ -110,6 +189,17 @@ func TestConsumersPage(t *testing.T) {
 	accepted, err := post(t, d, batch)
 	require.NoError(t, err)
 	require.Equal(t, 1, accepted.Accepted)
+	page, err := os.ReadFile("../../../../schemas/proto/README.md")
+	require.NoError(t, err)
+	look := regexp.MustCompile(`(?m)^ {4}(curl .*\n {4}kcat .*)$`).FindStringSubmatch(string(page))
+	require.NotNil(t, look)
+	cmd := exec.Command("bash", "-ec", look[1])
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(cmd.Environ(), "TRAFFICD_URL=http://"+d.API, "KAFKA_BROKERS="+strings.Join(kafka.Brokers, ","))
+	shown, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", shown)
+	require.Contains(t, string(shown), `detector_code: "MQ-0815-1"`)
+
 	programs := foreign.Snippets(t, "../../../../schemas/proto/README.md")
 	want := programs["text"]
 	delete(programs, "text")

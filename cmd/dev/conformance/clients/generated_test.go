@@ -169,13 +169,19 @@ func buildJava(t *testing.T, client string, samples map[string]string) map[strin
 	return programs
 }
 
-func buildTypeScript(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd {
-	modules := filepath.Join(foreign.Fetched(t, "openapi-typescript", filepath.Join(openapiTools, "package-lock.json"), func(dir string) {
+// npmModules returns the directory of the packages of package-lock.json.
+func npmModules(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(foreign.Fetched(t, "npm", filepath.Join(openapiTools, "package-lock.json"), func(dir string) {
 		for _, file := range []string{"package.json", "package-lock.json"} {
 			foreign.CopyFile(t, filepath.Join(openapiTools, file), filepath.Join(dir, file))
 		}
-		foreign.Fetch(t, "TypeScript", "npm", "ci", "--prefix", dir, "--no-audit", "--no-fund")
+		foreign.Fetch(t, "the packages of JavaScript", "npm", "ci", "--prefix", dir, "--no-audit", "--no-fund")
 	}), "node_modules")
+}
+
+func buildTypeScript(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd {
+	modules := npmModules(t)
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "client"), os.DirFS(client)))
 	args := []string{

@@ -24,11 +24,6 @@ for code in sys.stdin.read().split():
 
 // TestOtherDecoder checks that an independent decoder reads the same from the codes of long lines.
 func TestOtherDecoder(t *testing.T) {
-	const pins = "testdata/openlr/requirements.txt"
-	dir := foreign.Fetched(t, "openlr", pins, func(dir string) {
-		foreign.Fetch(t, "an environment for openlr", "python3", "-m", "venv", dir)
-		foreign.Fetch(t, "openlr", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--require-hashes", "--requirement", pins)
-	})
 	var codes []string
 	for _, line := range []openlr.Line{
 		openlr.Straight([2]float64{10, 56}, [2]float64{10, 56.1}, 11_000, 1),
@@ -41,7 +36,7 @@ func TestOtherDecoder(t *testing.T) {
 		require.NoError(t, err)
 		codes = append(codes, code)
 	}
-	p := exec.CommandContext(t.Context(), filepath.Join(dir, "bin", "python"), "-c", decoder)
+	p := exec.CommandContext(t.Context(), filepath.Join(openlrPython(t), "bin", "python"), "-c", decoder)
 	p.Stdin = strings.NewReader(strings.Join(codes, "\n"))
 	out, err := p.Output()
 	require.NoError(t, err)
@@ -62,4 +57,14 @@ func TestOtherDecoder(t *testing.T) {
 			require.InDelta(t, float64(w.FRC), p[4], 0)
 		}
 	}
+}
+
+// openlrPython returns the directory of an environment with the Python package openlr.
+func openlrPython(t *testing.T) string {
+	t.Helper()
+	const pins = "testdata/openlr/requirements.txt"
+	return foreign.Fetched(t, "openlr", pins, func(dir string) {
+		foreign.Fetch(t, "an environment for openlr", "python3", "-m", "venv", dir)
+		foreign.Fetch(t, "openlr", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--require-hashes", "--requirement", pins)
+	})
 }
