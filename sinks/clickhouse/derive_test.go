@@ -3,7 +3,9 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -85,8 +87,11 @@ func TestDerived(t *testing.T) {
 	t.Run("background", func(t *testing.T) { testBackgroundUpdates(t, store) })
 	require.Zero(t, testutil.ToFloat64(derivedAt), "Close must reset the gauge, because another replica may continue the updates")
 	t.Run("documented queries", func(t *testing.T) {
-		testDocumentedQueries(t, newArchive(t, store, func(c *Config) { c.Database, c.Table = "documented", "measurements" }))
+		a := newArchive(t, store, func(c *Config) { c.Database, c.Table = "documented", "measurements" })
+		testDocumentedQueries(t, a)
+		testAnalyst(t, a)
 	})
+	t.Run("traffic", func(t *testing.T) { testTraffic(t, store) })
 	t.Run("detectors", func(t *testing.T) { testDetectors(t, store) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, store) })
 }
@@ -137,9 +142,9 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	require.NoError(t, <-other)
 	a.requireDerived()
 
-	for _, view := range []string{"5m", "15m", "1h"} { // a query for 2150, from which there are few rows, must not read all rows
+	for _, view := range []string{"5m", "15m", "1h", "speeds_1h"} { // a query for 2150, from which there are few rows, must not read all rows
 		read := store.Query(t, "SELECT sum(rows) FROM (EXPLAIN ESTIMATE SELECT * FROM "+a.name+"_"+view+" WHERE bucket >= '2150-01-01' AND bucket < '2151-01-01')")
-		all := store.Query(t, "SELECT count() FROM "+a.name+map[bool]string{true: "_by_time", false: "_hours"}[view == "5m"])
+		all := store.Query(t, "SELECT count() FROM "+a.name+map[bool]string{true: "_by_time", false: "_hours"}[view == "5m" || view == "speeds_1h"])
 		require.Equal(t, "1", store.Query(t, "SELECT "+read+" BETWEEN 1 AND "+all+" / 2"), "%s reads %s of %s rows for a time range", view, read, all)
 	}
 }
@@ -314,6 +319,91 @@ func testRetention(t *testing.T, store *stores.ClickHouse) {
 	f(30)
 }
 
+// testAnalyst checks that the documented grant is enough for the views and for a Parquet file of a
+// day, and that every view and its columns have comments.
+func testAnalyst(t *testing.T, a *archive) {
+	text, err := os.ReadFile("../../schemas/clickhouse/README.md")
+	require.NoError(t, err)
+	require.Contains(t, string(text), "GRANT SELECT ON trafficd.measurements* TO analyst")
+	ask := func(sql string) (status int, body string) {
+		response, err := http.Post("http://"+a.store.(*stores.ClickHouse).HTTP+"/?user=analyst&password=analyst", "", strings.NewReader(sql))
+		require.NoError(t, err)
+		defer response.Body.Close()
+		answer, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response.StatusCode, string(answer)
+	}
+	adapt := strings.NewReplacer("'city'", "'aarhus'", "measurements_", a.name+"_", "trafficd.measurements_", a.name+"_")
+	queries := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	for _, q := range queries {
+		status, body := ask(adapt.Replace(q[1]))
+		require.Equal(t, http.StatusOK, status, body)
+	}
+	parquet := regexp.MustCompile(`(?s)--data-binary "(.*?FORMAT Parquet)"`).FindStringSubmatch(string(text))
+	require.NotNil(t, parquet)
+	status, body := ask(adapt.Replace(parquet[1]))
+	require.Equal(t, http.StatusOK, status, body)
+	require.True(t, strings.HasPrefix(body, "PAR1") && strings.HasSuffix(body, "PAR1"))
+	_, body = ask("SELECT count() FROM " + a.config.Database + ".schema_migrations")
+	require.Contains(t, body, "ACCESS_DENIED")
+
+	require.Empty(t, a.store.Query(t, "SELECT table, name FROM system.columns WHERE database = '"+a.config.Database+"' AND comment = ''"+
+		" AND table IN (SELECT name FROM system.tables WHERE engine = 'View' OR name = 'measurements')"))
+	require.Empty(t, a.store.Query(t, "SELECT name FROM system.tables WHERE database = '"+a.config.Database+"' AND comment = '' AND engine = 'View'"))
+}
+
+// testTraffic compares the mean speeds and the comparison with the past with values computed here.
+func testTraffic(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	a.Units = map[string]string{"flow": "veh/h", "flow.lane1": "veh"}
+	require.NoError(t, a.ready(t.Context()))
+	require.NoError(t, a.saveUnits(t.Context()))
+	zone, err := time.LoadLocation("Asia/Kolkata") // its hours begin at half past an hour of UTC
+	require.NoError(t, err)
+	first := time.Date(2026, 9, 28, 0, 0, 0, 0, zone)
+	var rows []row
+	usual := func(hour int) float64 { return 60 - 2*float64(hour%12) }
+	for at := first; at.Before(first.AddDate(0, 0, 29)); at = at.Add(15 * time.Minute) {
+		speed := usual(at.Hour())
+		if at.Sub(first) >= 28*24*time.Hour && at.Hour() == 8 {
+			speed = 10
+		}
+		from := at.UnixNano()
+		rows = append(rows, row{"D-1", "speed", from, from + 15*minute, speed, noQuality})
+		if at.Sub(first) >= 28*24*time.Hour {
+			rows = append(rows, row{"D-2", "speed", from, from + 15*minute, 40, noQuality}) // without a past
+		}
+	}
+	lane := func(minutes int64, speed, flow float64, suffix string) {
+		from := time.Date(2026, 10, 1, 5, 0, 0, 0, time.UTC).UnixNano() + minutes*minute
+		rows = append(rows, row{"D-3", "speed" + suffix, from, from + 5*minute, speed, noQuality})
+		if flow >= 0 {
+			rows = append(rows, row{"D-3", "flow" + suffix, from, from + 5*minute, flow, noQuality})
+		}
+	}
+	lane(0, 30, 1200, "")
+	lane(5, 60, 600, "")
+	lane(10, 90, 0, "")  // without vehicles
+	lane(15, 99, -1, "") // without a flow
+	lane(0, 20, 4, ".lane1")
+	block, plan := a.plan(blockOf(batchOf(1, epoch, rows...)))
+	a.deliver(plan, block)
+	a.derive()
+
+	require.Equal(t, "speed\t2\t150\t45\t40\t36\nspeed.lane1\t1\t4\t20\t20\t20", store.Query(t,
+		"SELECT measure_type_code, intervals, vehicles, average, time_mean_speed, space_mean_speed FROM "+a.name+"_speeds_1h WHERE detector_code = 'D-3' ORDER BY 1"))
+
+	compared := func(columns, where string) string {
+		return store.Query(t, fmt.Sprintf("SELECT %s FROM %s_compared(product_instance = 'aarhus', measure_type_code = 'speed', from = '2026-10-26 00:00:00',"+
+			" to = '2026-10-27 00:00:00', zone = 'Asia/Kolkata') WHERE %s FORMAT TSVRaw", columns, a.name, where))
+	}
+	require.Equal(t, "24", compared("count()", "detector_code = 'D-1'"))
+	require.Equal(t, "2026-10-26 08:00:00\t10\t58\t1\t44\t-34\t4", compared("hour, speed, free_flow_speed, congested, usual_speed, difference, weeks", "congested"))
+	require.Equal(t, "24", compared("countIf(congested IS NULL AND free_flow_speed IS NULL AND usual_speed IS NULL AND difference IS NULL AND speed = 40)",
+		"detector_code = 'D-2'"))
+	require.Equal(t, "23", compared("countIf(difference = 0 AND usual_speed = 60 - 2 * (toHour(hour) % 12))", "detector_code = 'D-1'"))
+}
+
 // testDocumentedQueries checks that each query in schemas/clickhouse/README.md returns rows.
 func testDocumentedQueries(t *testing.T, a *archive) {
 	text, err := os.ReadFile("../../schemas/clickhouse/README.md")
@@ -352,7 +442,7 @@ func testDocumentedQueries(t *testing.T, a *archive) {
 		vehicles(want)
 	}
 	queries := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	require.Len(t, queries, 11)
+	require.Len(t, queries, 14)
 	adapt := strings.NewReplacer("'city'", "'aarhus'", "measurements_", a.name+"_", "01980000-0000-7000-8000-000000000001", block[0].ID.String())
 	for _, q := range queries {
 		require.NotEmpty(t, a.store.Query(t, adapt.Replace(q[1])), q[1])

@@ -2,16 +2,16 @@
 -- and settings. Acknowledgements rely on old_parts_lifetime, so it is pinned to the servers' default.
 CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Local}}`
 (
-    product_instance  LowCardinality(String),
-    detector_code     LowCardinality(String),
-    measure_type_code LowCardinality(String),
-    timestamp_from    DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
-    timestamp_to      DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
-    value             Float64 CODEC(ZSTD(6)),
-    quality           Nullable(Float64) CODEC(ZSTD(6)),
-    batch_id          UUID CODEC(ZSTD(1)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 1048576),
-    batch_index       UInt32 CODEC(Delta, ZSTD(1)),
-    received_at       DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 1048576),
+    product_instance  LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    detector_code     LowCardinality(String) COMMENT 'code of the detector',
+    measure_type_code LowCardinality(String) COMMENT 'measure type, such as speed',
+    timestamp_from    DateTime64(9, 'UTC') COMMENT 'start of the interval' CODEC(Delta, ZSTD(1)),
+    timestamp_to      DateTime64(9, 'UTC') COMMENT 'end of the interval' CODEC(Delta, ZSTD(1)),
+    value             Float64 COMMENT 'measured value, in the unit of the measure type' CODEC(ZSTD(6)),
+    quality           Nullable(Float64) COMMENT 'reliability, as the integrator states it; NULL if it was not sent' CODEC(ZSTD(6)),
+    batch_id          UUID COMMENT 'Batch-Id of the response to the batch' CODEC(ZSTD(1)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 1048576),
+    batch_index       UInt32 COMMENT 'index of the measurement in its batch' CODEC(Delta, ZSTD(1)),
+    received_at       DateTime64(9, 'UTC') COMMENT 'time of acceptance' CODEC(Delta, ZSTD(1)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 1048576),
 
     INDEX received_at_range received_at TYPE minmax GRANULARITY 1
 )

@@ -1,23 +1,70 @@
 -- Views for analysts. They hold no rows, so they are in a file of their own, which is applied again if one was dropped.
-CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_current` AS
-SELECT * FROM `{{.Database}}`.`{{.Table}}` FINAL;
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_current`
+(
+    product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    detector_code LowCardinality(String) COMMENT 'code of the detector',
+    measure_type_code LowCardinality(String) COMMENT 'measure type, such as speed; its unit is in {{.Table}}_measure_types',
+    timestamp_from DateTime64(9, 'UTC') COMMENT 'start of the interval',
+    timestamp_to DateTime64(9, 'UTC') COMMENT 'end of the interval',
+    value Float64 COMMENT 'measured value, in the unit of the measure type',
+    quality Nullable(Float64) COMMENT 'reliability, as the integrator states it; NULL if it was not sent',
+    batch_id UUID COMMENT 'Batch-Id of the response to the batch',
+    batch_index UInt32 COMMENT 'index of the measurement in its batch',
+    received_at DateTime64(9, 'UTC') COMMENT 'time of acceptance'
+)
+AS SELECT * FROM `{{.Database}}`.`{{.Table}}` FINAL
+COMMENT 'Every measurement once: the version that was accepted last';
 
-CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_5m` AS
-SELECT product_instance, bucket, measure_type_code, detector_code,
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_5m`
+(
+    product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    bucket DateTime64(0, 'UTC') COMMENT 'start of the 5 minutes that contains timestamp_from',
+    measure_type_code LowCardinality(String) COMMENT 'measure type, such as speed; its unit is in {{.Table}}_measure_types',
+    detector_code String COMMENT 'code of the detector',
+    count UInt64 COMMENT 'number of measurements',
+    sum Float64 COMMENT 'sum of the values',
+    average Float64 COMMENT 'sum / count; to average over several rows, use sum(sum) / sum(count)',
+    minimum Float64 COMMENT 'lowest value',
+    maximum Float64 COMMENT 'highest value'
+)
+AS SELECT product_instance, bucket, measure_type_code, detector_code,
     count() AS count, sum(value) AS sum, sum(value) / count() AS average, min(value) AS minimum, max(value) AS maximum
 FROM `{{.Database}}`.`{{.Table}}_by_time` FINAL
-GROUP BY product_instance, bucket, measure_type_code, detector_code;
+GROUP BY product_instance, bucket, measure_type_code, detector_code
+COMMENT 'One row for each 5 minutes, detector and measure type';
 
-CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_latest` AS
-SELECT product_instance, detector_code, measure_type_code,
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_latest`
+(
+    product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    detector_code String COMMENT 'code of the detector',
+    measure_type_code LowCardinality(String) COMMENT 'measure type, such as speed; its unit is in {{.Table}}_measure_types',
+    timestamp_from DateTime64(9, 'UTC') COMMENT 'start of the interval',
+    timestamp_to DateTime64(9, 'UTC') COMMENT 'end of the interval',
+    value Float64 COMMENT 'measured value, in the unit of the measure type',
+    quality Nullable(Float64) COMMENT 'reliability, as the integrator states it; NULL if it was not sent',
+    batch_id UUID COMMENT 'Batch-Id of the response to the batch',
+    batch_index UInt32 COMMENT 'index of the measurement in its batch',
+    received_at DateTime64(9, 'UTC') COMMENT 'time of acceptance'
+)
+AS SELECT product_instance, detector_code, measure_type_code,
     measurement.1 AS timestamp_from, measurement.2 AS timestamp_to, measurement.5 AS value, measurement.6 AS quality,
     measurement.7 AS batch_id, measurement.4 AS batch_index, measurement.3 AS received_at
 FROM `{{.Database}}`.`{{.Table}}_last`
 ORDER BY product_instance, measure_type_code, detector_code, timestamp_from DESC, timestamp_to DESC, received_at DESC, batch_index DESC
-LIMIT 1 BY product_instance, measure_type_code, detector_code;
+LIMIT 1 BY product_instance, measure_type_code, detector_code
+COMMENT 'The latest measurement of each detector and measure type';
 
-CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_15m` AS
-SELECT product_instance, hour AS bucket, measure_type_code, detector_code,
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_15m`
+(
+    product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    bucket DateTime64(0, 'UTC') COMMENT 'start of the quarter of an hour that contains timestamp_from',
+    measure_type_code LowCardinality(String) COMMENT 'measure type, such as speed; its unit is in {{.Table}}_measure_types',
+    detector_code String COMMENT 'code of the detector',
+    count UInt64 COMMENT 'number of measurements',
+    sum Float64 COMMENT 'sum of the values',
+    average Float64 COMMENT 'sum / count; to average over several rows, use sum(sum) / sum(count)'
+)
+AS SELECT product_instance, hour AS bucket, measure_type_code, detector_code,
     count_1 AS count, thousandths_1 / 1000 + other_1 AS sum, sum / count AS average
 FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_1 > 0
 UNION ALL
@@ -31,22 +78,51 @@ FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_3 > 0
 UNION ALL
 SELECT product_instance, hour + toIntervalMinute(45) AS bucket, measure_type_code, detector_code,
     count_4 AS count, thousandths_4 / 1000 + other_4 AS sum, sum / count AS average
-FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_4 > 0;
+FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_4 > 0
+COMMENT 'One row for each quarter of an hour, detector and measure type';
 
-CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_1h` AS
-SELECT product_instance, hour AS bucket, measure_type_code, detector_code,
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_1h`
+(
+    product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    bucket DateTime64(0, 'UTC') COMMENT 'start of the hour (UTC) that contains timestamp_from',
+    measure_type_code LowCardinality(String) COMMENT 'measure type, such as speed; its unit is in {{.Table}}_measure_types',
+    detector_code String COMMENT 'code of the detector',
+    count UInt64 COMMENT 'number of measurements',
+    sum Float64 COMMENT 'sum of the values',
+    average Float64 COMMENT 'sum / count; to average over several rows, use sum(sum) / sum(count)',
+    minimum Float64 COMMENT 'lowest value',
+    maximum Float64 COMMENT 'highest value'
+)
+AS SELECT product_instance, hour AS bucket, measure_type_code, detector_code,
     count_1 + count_2 + count_3 + count_4 AS count,
     (thousandths_1 + thousandths_2 + thousandths_3 + thousandths_4) / 1000 + other_1 + other_2 + other_3 + other_4 AS sum,
     sum / count AS average, minimum, maximum
-FROM `{{.Database}}`.`{{.Table}}_hours` FINAL;
+FROM `{{.Database}}`.`{{.Table}}_hours` FINAL
+COMMENT 'One row for each hour, detector and measure type';
 
-CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_detectors` AS
-SELECT product_instance, detector_code, attributes['street'] AS street,
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_detectors`
+(
+    product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    detector_code String COMMENT 'code of the detector',
+    street String COMMENT 'street, empty if the registry does not have it',
+    longitude Nullable(Float64) COMMENT 'degrees, WGS 84',
+    latitude Nullable(Float64) COMMENT 'degrees, WGS 84',
+    attributes Map(LowCardinality(String), String) COMMENT 'all columns of the feed of the registry',
+    listed_at DateTime64(3, 'UTC') COMMENT 'last time at which trafficd read the detector from a list'
+)
+AS SELECT product_instance, detector_code, attributes['street'] AS street,
     toFloat64OrNull(coalesce(nullIf(attributes['longitude'], ''), nullIf(attributes['lon'], ''), attributes['lng'])) AS longitude,
     toFloat64OrNull(coalesce(nullIf(attributes['latitude'], ''), attributes['lat'])) AS latitude,
     attributes, listed_at
-FROM `{{.Database}}`.`{{.Table}}_registry` FINAL;
+FROM `{{.Database}}`.`{{.Table}}_registry` FINAL
+COMMENT 'Detectors of the registry, also those of earlier lists';
 
-CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_measure_types` AS
-SELECT measure_type_code, unit, endsWith(unit, '/h') AS per_hour
-FROM `{{.Database}}`.`{{.Table}}_units` FINAL;
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_measure_types`
+(
+    measure_type_code String COMMENT 'measure type',
+    unit String COMMENT 'unit of the values, such as km/h',
+    per_hour Bool COMMENT 'whether the unit ends in /h: such values are averaged, not added up'
+)
+AS SELECT measure_type_code, unit, endsWith(unit, '/h') AS per_hour
+FROM `{{.Database}}`.`{{.Table}}_units` FINAL
+COMMENT 'Measure types that the settings name';
