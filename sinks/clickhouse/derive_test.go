@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -346,6 +347,24 @@ func testAnalyst(t *testing.T, a *archive) {
 	require.True(t, strings.HasPrefix(body, "PAR1") && strings.HasSuffix(body, "PAR1"))
 	_, body = ask("SELECT count() FROM " + a.config.Database + ".schema_migrations")
 	require.Contains(t, body, "ACCESS_DENIED")
+
+	board, err := os.ReadFile("../../deployments/observability/grafana/trafficd-archive.json")
+	require.NoError(t, err)
+	panels := regexp.MustCompile(`"(?:rawSql|definition)": ("SELECT .*"),?\n`).FindAllStringSubmatch(string(board), -1)
+	require.Len(t, panels, 10)
+	fill := strings.NewReplacer("${archive}", a.name, "$product_instance", "aarhus", "$measure_type", "speed",
+		"$__fromTime", "toDateTime('2026-11-01 00:00:00', 'UTC')", "$__toTime", "toDateTime('2026-11-02 00:00:00', 'UTC')",
+		"${__from:date:YYYY-MM-DD HH:mm:ss}", "2026-11-01 00:00:00", "${__to:date:YYYY-MM-DD HH:mm:ss}", "2026-11-02 00:00:00")
+	for _, p := range panels {
+		sql, err := strconv.Unquote(p[1])
+		require.NoError(t, err)
+		status, body := ask(fill.Replace(sql))
+		require.Equal(t, http.StatusOK, status, body)
+		require.NotEmpty(t, body, sql)
+		if strings.HasPrefix(sql, "SELECT count() / (greatest") {
+			require.Equal(t, "1\n", body, "completeness")
+		}
+	}
 
 	require.Empty(t, a.store.Query(t, "SELECT table, name FROM system.columns WHERE database = '"+a.config.Database+"' AND comment = ''"+
 		" AND table IN (SELECT name FROM system.tables WHERE engine = 'View' OR name = 'measurements')"))
