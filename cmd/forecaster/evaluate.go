@@ -153,5 +153,13 @@ func printResults(w io.Writer, results []evaluate.Result) error {
 				r.Minutes, r.Readings, r.Coverage, name, r.MAE[m], r.RMSE[m], r.MAPE[m])
 		}
 	}
-	return table.Flush()
+	fmt.Fprintln(table)
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(w, `Coverage is the share of readings within the bounds of the forecast, and should be 80%. MAE is the
+mean absolute error, MAPE the mean of the errors relative to the reading; lower is better.
+Persistence repeats the last usable reading.
+`)
+	return err
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,12 +20,14 @@ func explainCommand(f *flags) *cobra.Command {
 	var street, node int32
 	var horizon int
 	var at string
+	var details bool
 	cmd := &cobra.Command{
 		Use:   "explain",
 		Short: "Print how a forecast was computed",
-		Long: `Recompute the forecast of a street, and print for each of its detectors the profile, the
-recent values, each feature with its weight, and the result with its bounds. What was
-learned for a day is kept for a week.`,
+		Long: `Recompute the forecast of a street, and print for each of its detectors the recent values,
+what is usual at that time, how the last hour of the detector and of the network and the
+days before change it, and the result with its bounds. What was learned for a day is kept
+for a week.`,
 		Example: `  forecaster explain --street 4711 --horizon 30
   forecaster explain --street 4711 --fromnode 12 --horizon 60 --at 2026-11-01T07:30:00Z`,
 		Args: cobra.NoArgs,
@@ -63,6 +65,10 @@ learned for a day is kept for a week.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "What was learned for %s no longer exists: it is kept for %d days. Without it, the forecast is:\n",
 					l.Day.Format(time.DateOnly), archive.KeepDays)
 			}
+			unit, err := source.Unit(cmd.Context())
+			if err != nil {
+				return err
+			}
 			codes, recent, err := source.Recent(cmd.Context(), origin)
 			if err != nil {
 				return err
@@ -72,7 +78,7 @@ learned for a day is kept for a week.`,
 			for i := range content.Streets {
 				if t := &content.Streets[i]; t.Street == street && (!cmd.Flags().Changed("fromnode") || t.FromNode == node) {
 					found = true
-					explain(cmd.OutOrStdout(), c, s, t, length)
+					explain(cmd.OutOrStdout(), c, s, t, length, unit, details)
 				}
 			}
 			if !found {
@@ -85,11 +91,12 @@ learned for a day is kept for a week.`,
 	_ = cmd.MarkFlagRequired("street")
 	cmd.Flags().Int32Var(&node, "fromnode", 0, "node at which the street starts; default: all such nodes")
 	cmd.Flags().IntVar(&horizon, "horizon", 30, "minutes from the origin to the end of the forecast interval")
+	cmd.Flags().BoolVar(&details, "details", false, "print each feature of the model with its weight")
 	cmd.Flags().StringVar(&at, "at", "", "origin, rounded down to the start of an interval; default: now")
 	return cmd
 }
 
-func explain(w io.Writer, c *config.Config, s *model.Step, t *streets.Street, horizon time.Duration) {
+func explain(w io.Writer, c *config.Config, s *model.Step, t *streets.Street, horizon time.Duration, unit string, details bool) {
 	utc := func(after time.Duration) string { return s.Origin.Add(after).UTC().Format(time.RFC3339) }
 	fmt.Fprintf(w, "street %d, fromnode %d: %s to %s, from values until %s\n",
 		t.Street, t.FromNode, utc(horizon-s.Interval), utc(horizon), utc(0))
@@ -102,7 +109,7 @@ func explain(w io.Writer, c *config.Config, s *model.Step, t *streets.Street, ho
 			fmt.Fprintf(w, "  no forecast: no measurement in the last %s\n", min(c.Forecasts.MaxAge, model.Hour*s.Interval))
 			continue
 		}
-		fmt.Fprint(w, "  last values ")
+		fmt.Fprint(w, "  last hour ")
 		for n := range model.Hour {
 			if r.Weights[n] > 0 {
 				fmt.Fprintf(w, " %.1f", r.Values[n])
@@ -110,10 +117,10 @@ func explain(w io.Writer, c *config.Config, s *model.Step, t *streets.Street, ho
 				fmt.Fprint(w, " -")
 			}
 		}
-		fmt.Fprintln(w)
+		fmt.Fprintln(w, " "+unit)
 		out, detail := make([]model.Forecast, 1), make([]model.Detail, 1)
 		s.Forecast(code, r, []model.Target{s.TargetOf(horizon)}, out, detail)
-		speeds[i] = explainDetector(w, out[0], detail[0])
+		speeds[i] = explainDetector(w, out[0], detail[0], unit, details)
 	}
 	if v := s.KMH(t.Speed(speeds)); !math.IsNaN(v) {
 		fmt.Fprintf(w, "\nspeed of the street: %.1f km/h, %s\n", v, publication(c.Forecasts, s, horizon, v))
@@ -139,31 +146,41 @@ func publication(c config.Forecasts, s *model.Step, horizon time.Duration, speed
 }
 
 // explainDetector prints a detector's forecast and returns its speed, or NaN without a forecast.
-func explainDetector(w io.Writer, f model.Forecast, d model.Detail) float64 {
+func explainDetector(w io.Writer, f model.Forecast, d model.Detail, unit string, details bool) float64 {
 	switch f.Basis {
 	case model.None:
 		fmt.Fprintln(w, "  no forecast: too little history, and no usable value in the last hour")
 		return math.NaN()
 	case model.Persist:
-		fmt.Fprintf(w, "  too little history: the last value, %.1f\n", f.Value)
+		fmt.Fprintf(w, "  too little history: the last value, %.1f %s\n", f.Value, unit)
 		return f.Value
 	case model.Pooled:
-		fmt.Fprintf(w, "  too little history: the profile of all detectors, %.1f, and the mean residual of the last hour, %+.1f\n",
-			d.Profile, f.Value-d.Profile)
+		fmt.Fprintf(w, "  too little history: the profile of all detectors, %.1f, and the mean residual of the last hour, %+.1f %s\n",
+			d.Profile, f.Value-d.Profile, unit)
 		return f.Value
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "  \tvalue\tweight\tcontribution\t\n")
-	fmt.Fprintf(table, "  profile\t\t\t%.2f\t\n", d.Profile)
-	for i, name := range model.Features {
-		fmt.Fprintf(table, "  %s\t%.3f\t× %.4f\t%+.2f\t\n", name, d.Features[i], d.Weights.Beta[i], d.Features[i]*d.Weights.Beta[i])
+	for n, g := range model.Groups {
+		var sum float64
+		var terms strings.Builder
+		if n == 0 {
+			sum = d.Profile
+			fmt.Fprintf(&terms, "    profile: %.2f\n", d.Profile)
+		}
+		for _, i := range g.Features {
+			term := d.Features[i] * d.Weights.Beta[i]
+			sum += term
+			fmt.Fprintf(&terms, "    %s: %.3f × %.4f = %+.2f\n", model.Features[i], d.Features[i], d.Weights.Beta[i], term)
+		}
+		fmt.Fprintf(w, "  %-26s %+8.2f\n", g.Name, sum)
+		if details {
+			fmt.Fprint(w, terms.String())
+		}
 	}
-	fmt.Fprintf(table, "  forecast\t\t\t%.2f\t\n", f.Value)
-	table.Flush()
+	fmt.Fprintf(w, "  %-27s %7.2f %s\n", "forecast", f.Value, unit)
 	if math.IsNaN(f.Low) {
 		fmt.Fprintln(w, "  no bounds are known")
 	} else {
-		fmt.Fprintf(w, "  8 of 10 values are between %.1f and %.1f\n", max(0, f.Low), f.High)
+		fmt.Fprintf(w, "  8 of 10 values are between %.1f and %.1f %s\n", max(0, f.Low), f.High, unit)
 	}
 	return f.Value
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,10 +79,29 @@ func (w *town) testExplain(t *testing.T) {
 	text, err := f("explain", "--street", "103", "--horizon", "30", "--at", noon.Format(time.RFC3339))
 	require.NoError(t, err)
 	for _, want := range []string{
-		"detector 6, 106 m", "last values", "profile", "last interval", "8 of 10 values are between", "speed of the street: 5", "contribution",
+		"detector 6, 106 m", "last hour  ", "usual at this time", "the network's last hour", "8 of 10 values are between", "speed of the street: 5",
 		"not published: the period 2026-06-10T12:15:00Z to 2026-06-10T12:30:00Z has the forecast of --horizon 25",
 	} {
 		require.Contains(t, text, want)
+	}
+	sum, forecast := 0.0, 0.0 // the groups add up
+	detector, _, _ := strings.Cut(text, "\ndetector 7")
+	for _, m := range regexp.MustCompile(`(?m)^  (\w.*?)  +([+-]?\d+\.\d+)( \S*)?$`).FindAllStringSubmatch(detector, -1) {
+		value, err := strconv.ParseFloat(m[2], 64)
+		require.NoError(t, err)
+		if m[1] == "forecast" {
+			forecast = value
+		} else {
+			sum += value
+		}
+	}
+	require.Greater(t, forecast, 40.0)
+	require.InDelta(t, forecast, sum, 0.05, text)
+	require.NotContains(t, text, "last interval")
+	text, err = f("explain", "--street", "103", "--details", "--at", noon.Format(time.RFC3339))
+	require.NoError(t, err)
+	for _, name := range model.Features {
+		require.Contains(t, text, name+": ")
 	}
 	text, err = f("explain", "--street", "103", "--horizon", "25", "--at", noon.Format(time.RFC3339))
 	require.NoError(t, err)

@@ -543,7 +543,7 @@ func TestUnit(t *testing.T) {
 		s := model.NewStep(l, noon, codes, recent)
 		all, _ := build(c.Forecasts, s, list)
 		var out bytes.Buffer
-		explain(&out, &c, s, &list[0], 30*time.Minute)
+		explain(&out, &c, s, &list[0], 30*time.Minute, "km/h", false)
 		return all[0].Forecast[0].Speed, (&snapshot{s, list}).detail(c.Forecasts, &list[0]), out.String()
 	}
 	speed, detail, _ := f(0)
@@ -581,7 +581,7 @@ func TestExplainShortIntervals(t *testing.T) {
 	l.Interval = time.Minute
 	c := config.Default()
 	var out bytes.Buffer
-	explain(&out, &c, model.NewStep(l, noon, nil, nil), &list[0], 30*time.Minute)
+	explain(&out, &c, model.NewStep(l, noon, nil, nil), &list[0], 30*time.Minute, "km/h", false)
 	require.Contains(t, out.String(), "no measurement in the last 12m0s")
 }
 
@@ -592,8 +592,8 @@ func TestExplainNewDetector(t *testing.T) {
 	list[0].Detectors[0] = "new"
 	c := config.Default()
 	var out bytes.Buffer
-	explain(&out, &c, model.NewStep(l, noon, []string{"new"}, recent), &list[0], 30*time.Minute)
-	require.Contains(t, out.String(), "the profile of all detectors, 40.0, and the mean residual of the last hour, -4.5\n")
+	explain(&out, &c, model.NewStep(l, noon, []string{"new"}, recent), &list[0], 30*time.Minute, "km/h", false)
+	require.Contains(t, out.String(), "the profile of all detectors, 40.0, and the mean residual of the last hour, -4.5 km/h\n")
 	require.Contains(t, out.String(), "speed of the street: 35.5")
 }
 

@@ -55,6 +55,18 @@ var Features = []string{
 	"network, last 3", "network, 9 before", "profile - mean", "yesterday", "recent days", "constant",
 }
 
+// Groups divides the features by what they say, as indexes of Features. The first group adds to the
+// profile.
+var Groups = []struct {
+	Name     string
+	Features []int
+}{
+	{"usual at this time", []int{13, 16}},
+	{"the detector's last hour", []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}},
+	{"the network's last hour", []int{11, 12}},
+	{"the days before", []int{14, 15}},
+}
+
 // K is the number of features.
 const K = 17
 
