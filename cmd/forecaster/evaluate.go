@@ -18,7 +18,7 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-func evaluateCommand(f *flags) *cobra.Command {
+func evaluateCommand(settings load) *cobra.Command {
 	var from, to, scratch, format, input string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -33,7 +33,7 @@ vehicles or more are compared. The database is dropped at the end.`,
   forecaster evaluate --from 2026-09-01 --to 2026-10-01 --json | jq '.[].mae[0]'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			c, _, err := f.load()
+			c, _, err := settings()
 			if err != nil {
 				return conf.Invalid(err)
 			}

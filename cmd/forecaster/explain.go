@@ -16,7 +16,7 @@ import (
 	"trafficd/cmd/internal/conf"
 )
 
-func explainCommand(f *flags) *cobra.Command {
+func explainCommand(settings load) *cobra.Command {
 	var street, node int32
 	var horizon int
 	var at string
@@ -32,7 +32,7 @@ for a week.`,
   forecaster explain --street 4711 --fromnode 12 --horizon 60 --at 2026-11-01T07:30:00Z`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			c, _, err := f.load()
+			c, _, err := settings()
 			if err != nil {
 				return conf.Invalid(err)
 			}

@@ -25,7 +25,7 @@ func (f *forecaster) learn(ctx context.Context) {
 			uncovered, err := f.source.Uncovered(ctx, time.Now().Add(-recently))
 			if err == nil {
 				looked = time.Now()
-				f.update(func(s *status) { s.uncovered = uncovered })
+				f.state.Update(func(s *status) { s.uncovered = uncovered })
 			}
 			if len(uncovered) > 0 {
 				f.log.Warn().Msg(notCovered(f.cfg.Model, uncovered))
@@ -43,7 +43,7 @@ func (f *forecaster) learn(ctx context.Context) {
 			failures.WithLabelValues("learn").Inc()
 			f.log.Warn().Err(err).Msg("cannot learn a day; retrying")
 		}
-		f.update(func(s *status) { s.learn = err })
+		f.state.Update(func(s *status) { s.learn = err })
 		sleep(ctx, time.Now().Add(time.Minute))
 	}
 }

@@ -11,11 +11,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -25,29 +21,14 @@ import (
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/internal/conf"
-	"trafficd/cmd/internal/version"
+	"trafficd/cmd/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C exits immediately
-	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "forecaster:", err)
-		os.Exit(1)
-	}
-}
-
-type flags struct {
-	file  string
-	set   []string
-	check conf.CheckMode
-	print bool
-}
+func main() { program.Main(command()) }
 
 func command() *cobra.Command {
-	f := &flags{}
-	root := &cobra.Command{
-		Use:   "forecaster",
+	p := &program.Program[config.Config]{
+		Name:  "forecaster",
 		Short: "Forecast the speeds of streets from archived measurements",
 		Long: `forecaster learns a weekly profile and a regression of recent residuals per detector in
 ClickHouse. In every interval, it publishes a forecast of each street, which trafficd serves.
@@ -57,49 +38,20 @@ Settings come from the defaults, a YAML file, the environment (FORECASTER_SECTIO
 		Example: `  forecaster --config forecaster.yaml
   forecaster explain --street 4711 --horizon 30
   forecaster evaluate --from 2026-09-01 --to 2026-10-01`,
-		Version:       version.Text(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
+		Load:     config.Load,
+		Complete: (*config.Config).ValidateOutput,
+		Check:    check,
+		Run: func(ctx context.Context, c *config.Config) error {
+			return run(ctx, c, c.Log.Logger(os.Stderr))
+		},
 	}
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	p := root.PersistentFlags()
-	p.StringVar(&f.file, "config", "", "YAML file with settings")
-	p.StringArrayVar(&f.set, "set", nil, "section.key=value; may be repeated")
-	f.check.AddTo(root)
-	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
-	root.AddCommand(explainCommand(f), evaluateCommand(f))
+	root := p.Command()
+	root.AddCommand(explainCommand(p.Settings), evaluateCommand(p.Settings))
 	return root
 }
 
-func (f *flags) load() (*config.Config, conf.Origins, error) {
-	return config.Load(conf.Options{Prefix: "FORECASTER_", File: f.file, Environ: os.Environ(), Set: f.set})
-}
-
-func (f *flags) serve(cmd *cobra.Command) error {
-	c, origins, err := f.load()
-	if f.print { // even if settings without a default are missing
-		if err = errors.Join(err, conf.Print(cmd.OutOrStdout(), c, origins)); err != nil {
-			return conf.Invalid(err)
-		}
-		return nil
-	}
-	err = errors.Join(err, c.ValidateOutput(origins))
-	if f.check != "" && err == nil {
-		err = conf.BecomeServiceUser(cmd.OutOrStdout(), f.file)
-	}
-	if f.check != "" && err == nil {
-		err = check(cmd.Context(), cmd.OutOrStdout(), c, origins, f.check == "deep")
-	}
-	switch {
-	case err != nil:
-		return conf.Invalid(err)
-	case f.check != "":
-		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
-		return nil
-	}
-	return run(cmd.Context(), c, c.Log.Logger(os.Stderr))
-}
+// load returns the settings of a subcommand.
+type load = func() (*config.Config, conf.Origins, error)
 
 // connect returns a connection to the archive that is dialled on first use.
 func connect(c *config.Config) (driver.Conn, error) {

@@ -101,7 +101,7 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 		return err
 	}
 	originGauge.Set(float64(origin.Unix()))
-	f.update(func(s *status) { s.origin, s.streets, s.invalid = origin, basis, f.content.Invalid })
+	f.state.Update(func(s *status) { s.origin, s.streets, s.invalid = origin, basis, f.content.Invalid })
 	metrics.Since(roundSeconds, start)
 	f.log.Debug().Time("origin", origin).Int("streets", len(all)).Msg("forecasts published")
 	return nil

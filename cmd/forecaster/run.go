@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/ops"
+	"trafficd/cmd/internal/program"
 	"trafficd/cmd/internal/version"
 	"trafficd/pipeline/lib/metrics"
 )
@@ -66,7 +66,7 @@ type forecaster struct {
 	changed time.Time         // modification time of the detectors file
 	sent    map[string]uint64 // digests of the published forecasts by key; nil: unknown
 	written time.Time         // origin of the latest publication or, if there was none since, when sent was read
-	state   atomic.Pointer[status]
+	state   program.Status[status]
 	latest  atomic.Pointer[snapshot]
 }
 
@@ -81,9 +81,6 @@ type status struct {
 	uncovered []string // measure types in the archive that are not used, although Measure or Count is above them
 }
 
-// stopTime is the time limit for operators' requests after the context of run is done.
-const stopTime = 5 * time.Second
-
 func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 	conn, err := connect(c)
 	if err != nil {
@@ -97,34 +94,13 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 	defer out.Close()
 	f := &forecaster{cfg: c, log: log, source: newSource(c, conn, c.ClickHouse.Database), out: out}
 	f.state.Store(&status{})
-	o, err := ops.Start(c.Ops, f.readiness, map[string]http.Handler{"GET /street": http.HandlerFunc(f.serveStreet)}, log)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-		defer cancel()
-		o.Stop(stopping)
-	}()
-	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("forecaster starts")
-	var learning sync.WaitGroup
-	learning.Go(func() { f.learn(ctx) }) // until ctx is done
-	f.rounds(ctx, f.round)
-	learning.Wait()
-	log.Info().Msg("forecaster stopped")
-	return nil
-}
-
-// update changes the status. It is safe for concurrent use.
-func (f *forecaster) update(change func(*status)) {
-	for {
-		before := f.state.Load()
-		after := *before
-		change(&after)
-		if f.state.CompareAndSwap(before, &after) {
-			return
-		}
-	}
+	routes := map[string]http.Handler{"GET /street": http.HandlerFunc(f.serveStreet)}
+	return program.Serve(ctx, "forecaster", c.Ops, f.readiness, routes, log, func() {
+		var learning sync.WaitGroup
+		learning.Go(func() { f.learn(ctx) }) // until ctx is done
+		f.rounds(ctx, f.round)
+		learning.Wait()
+	})
 }
 
 // readiness returns NotReady before the first publication. It returns Degraded while the forecasts

@@ -32,7 +32,7 @@ func (f *forecaster) rounds(ctx context.Context, round func(ctx context.Context,
 				next = time.Now().Add(retryAfter)
 			}
 		}
-		f.update(func(s *status) { s.err = err })
+		f.state.Update(func(s *status) { s.err = err })
 		sleep(ctx, next)
 	}
 }
