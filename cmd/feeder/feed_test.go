@@ -24,13 +24,14 @@ import (
 
 	"trafficd/cmd/feeder/config"
 	"trafficd/cmd/feeder/internal/spool"
+	"trafficd/cmd/internal/authority"
 	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/ops"
 	"trafficd/schemas/contract"
 )
 
 // pulled is a feed without a daemon.
-func pulled(t *testing.T, handler http.HandlerFunc, change ...func(*config.Feed)) (*feed, *siteList) {
+func pulled(t *testing.T, handler http.HandlerFunc, change ...func(*authority.Feed)) (*feed, *siteList) {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -43,13 +44,13 @@ func pulled(t *testing.T, handler http.HandlerFunc, change ...func(*config.Feed)
 	return f, list
 }
 
-func feedConfig(url string, change ...func(*config.Feed)) (*config.Config, error) {
+func feedConfig(url string, change ...func(*authority.Feed)) (*config.Config, error) {
 	c := config.Default()
-	f := config.Feed{Name: "test", URL: url, Format: "ndw", Every: time.Second}
+	f := authority.Feed{Name: "test", URL: url, Format: "ndw", Every: time.Second}
 	for _, apply := range change {
 		apply(&f)
 	}
-	c.Feeds = []config.Feed{f}
+	c.Feeds = []authority.Feed{f}
 	return &c, nil
 }
 
@@ -169,7 +170,7 @@ func TestCredentials(t *testing.T) {
 		got = r
 		body, _ = io.ReadAll(r.Body)
 		_, _ = w.Write(document(0, 1))
-	}, func(f *config.Feed) {
+	}, func(f *authority.Feed) {
 		f.Headers, f.BodyFile = []string{"Authorization: Bearer abc", "SOAPAction: urn:pull"}, envelope
 	})
 	require.NoError(t, f.pull(t.Context()))
@@ -182,7 +183,7 @@ func TestCredentials(t *testing.T) {
 	f, _ = pulled(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r
 		_, _ = w.Write(document(0, 1))
-	}, func(f *config.Feed) { f.URL = strings.Replace(f.URL, "http://", "http://user:secret@", 1) })
+	}, func(f *authority.Feed) { f.URL = strings.Replace(f.URL, "http://", "http://user:secret@", 1) })
 	require.NoError(t, f.pull(t.Context()))
 	user, password, ok := got.BasicAuth()
 	require.Equal(t, "user secret true", fmt.Sprint(user, " ", password, " ", ok))
@@ -207,9 +208,9 @@ func TestClientCertificate(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, append([]byte("Bag Attributes\n"), pem.EncodeToMemory(block)...), 0o600))
 	}
 	source := func(cert, key string) error {
-		s, err := newSource(config.Feed{CA: ca, Cert: cert, Key: key}, server.URL, filepath.Join(t.TempDir(), "download"))
+		s, err := authority.NewSource(authority.Feed{CA: ca, Cert: cert, Key: key}, server.URL, filepath.Join(t.TempDir(), "download"))
 		require.NoError(t, err)
-		_, _, err = s.fetch(t.Context())
+		_, _, err = s.Fetch(t.Context())
 		return err
 	}
 	require.NoError(t, source(ca, private))
@@ -220,7 +221,7 @@ func TestRedirects(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document(0, 1)) }))
 	defer other.Close()
 	elsewhere := strings.Replace(other.URL, "127.0.0.1", "localhost", 1)
-	f := func(to, want string, change ...func(*config.Feed)) {
+	f := func(to, want string, change ...func(*authority.Feed)) {
 		t.Helper()
 		feed, _ := pulled(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }, change...)
 		err := feed.pull(t.Context())
@@ -233,8 +234,8 @@ func TestRedirects(t *testing.T) {
 	}
 	f(other.URL, "")
 	f(elsewhere, "")
-	f(elsewhere, "must not get the credentials", func(f *config.Feed) { f.Headers = []string{"Api-Key: secret"} })
-	f(other.URL, "redirects the POST", func(f *config.Feed) { f.BodyFile = "/dev/null" })
+	f(elsewhere, "must not get the credentials", func(f *authority.Feed) { f.Headers = []string{"Api-Key: secret"} })
+	f(other.URL, "redirects the POST", func(f *authority.Feed) { f.BodyFile = "/dev/null" })
 	f("/?key=secret", "more than 5 redirects")
 }
 
@@ -253,15 +254,15 @@ func TestFull(t *testing.T) {
 // TestStale checks that a feed without new values is reported, whether it is dead, frozen or empty.
 func TestStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &feed{cfg: config.Feed{Every: time.Minute}}
+		f := &feed{cfg: authority.Feed{Every: time.Minute}}
 		f.state.Store(&status{advanced: time.Now()})
 		time.Sleep(staleAfter * time.Minute)
 		require.Empty(t, f.stale())
 		time.Sleep(time.Second)
 		require.Contains(t, f.stale(), "nothing new was published since 2000-01-01")
-		f.update(func(s *status) { s.pull = errEmpty })
+		f.state.Update(func(s *status) { s.pull = errEmpty })
 		require.Equal(t, errEmpty.Error(), f.stale())
-		f.update(func(s *status) { s.advanced = time.Now() })
+		f.state.Update(func(s *status) { s.advanced = time.Now() })
 		require.Empty(t, f.stale())
 	})
 }
@@ -387,7 +388,7 @@ func siteTable(sites int) []byte {
 // the list of sites follow it, and that the last one is used after a restart without network.
 func TestTable(t *testing.T) {
 	var table []byte
-	withTable := func(f *config.Feed) { f.Sites = f.URL + "/table" }
+	withTable := func(f *authority.Feed) { f.Sites = f.URL + "/table" }
 	minute := 0
 	f, list := pulled(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -10,16 +10,14 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
 
+	"trafficd/cmd/internal/authority"
 	"trafficd/pipeline/lib/replace"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/feeds"
@@ -52,13 +50,13 @@ func (f *feed) pull(ctx context.Context) error {
 			f.nextTable = time.Now().Add(tableRetry)
 			f.log.Warn().Err(err).Msg("cannot read the site table; retrying")
 		}
-		f.update(func(s *status) { s.table = err })
+		f.state.Update(func(s *status) { s.table = err })
 		if err != nil && f.options.Table == nil { // the codes depend on the table
 			f.nextTable = time.Time{}
 			return fmt.Errorf("the site table is missing: %w", err)
 		}
 	}
-	changed, modified, err := f.data.fetch(ctx)
+	changed, modified, err := f.data.Fetch(ctx)
 	if err != nil || !changed {
 		if err == nil {
 			pulls.WithLabelValues(f.cfg.Name, "unchanged").Inc()
@@ -72,7 +70,7 @@ func (f *feed) pull(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.data.keep()
+	f.data.Keep()
 	f.newest = p.newest
 	for outcome, n := range p.outcomes {
 		values.WithLabelValues(f.cfg.Name, outcome).Add(float64(n))
@@ -85,7 +83,7 @@ func (f *feed) pull(ctx context.Context) error {
 	result := "repeated"
 	if added > 0 {
 		result = "new"
-		f.update(func(s *status) { s.advanced = time.Now() })
+		f.state.Update(func(s *status) { s.advanced = time.Now() })
 	}
 	pulls.WithLabelValues(f.cfg.Name, result).Inc()
 	f.log.Debug().Int("values", p.summary.Values).Int("new", added).Dur("took", time.Since(start)).Msg("publication read")
@@ -101,35 +99,23 @@ type publication struct {
 	totals   int
 	newest   time.Time
 
-	add  func(*contract.Measurement) (bool, error)
-	rows []feeds.Row // of the current site
-	ids  []string    // of the sites with values
+	add func(*contract.Measurement) (bool, error)
+	ids []string // of the sites with values
 }
 
 // read puts the values of the downloaded document into the spool.
 func (p *publication) read(add func(*contract.Measurement) (bool, error)) error {
 	p.add = add
-	sink := feeds.Sink{Row: func(r *feeds.Row) error {
-		if len(p.rows) > 0 && p.rows[0].Site != r.Site {
-			if err := p.flush(); err != nil {
-				return err
-			}
-		}
-		p.rows = append(p.rows, *r)
-		return nil
-	}}
+	sink := feeds.Sink{Rows: p.rows}
 	f := p.feed
 	table := newTable()
 	if f.table == nil { // the document may describe its sites
 		sink.Site = table.add
 	}
-	err := readDocument(f.data.path, func(r io.Reader) (err error) {
+	err := authority.Read(f.data.Path, func(r io.Reader) (err error) {
 		p.summary, err = f.format.Parse(r, p.options, sink)
 		return err
 	})
-	if err == nil {
-		err = p.flush()
-	}
 	if err != nil {
 		return err
 	}
@@ -148,17 +134,17 @@ func (p *publication) read(add func(*contract.Measurement) (bool, error)) error 
 	return nil
 }
 
-// flush puts the values of a site into the spool.
-func (p *publication) flush() error {
-	if len(p.rows) == 0 {
-		return nil
+// rows puts the values of a site into the spool.
+func (p *publication) rows(all []feeds.Row) error {
+	if last := len(p.ids) - 1; last < 0 || p.ids[last] != all[0].Site {
+		p.ids = append(p.ids, strings.Clone(all[0].Site))
 	}
-	p.ids = append(p.ids, strings.Clone(p.rows[0].Site))
-	for i := range p.rows {
-		r := &p.rows[i]
+	for i := range all {
+		r := &all[i]
 		outcome := strings.ReplaceAll(r.Outcome.String(), " ", "_")
 		if r.Outcome == feeds.Measured {
-			added, err := p.measure(r)
+			m := r.Measurement()
+			added, err := p.add(&m)
 			if err != nil {
 				return err
 			}
@@ -171,8 +157,9 @@ func (p *publication) flush() error {
 		}
 		p.outcomes[outcome]++
 	}
-	for _, r := range p.options.Table.Totals(p.rows) {
-		added, err := p.measure(&r)
+	for _, r := range p.options.Table.Totals(all) {
+		m := r.Measurement()
+		added, err := p.add(&m)
 		if err != nil {
 			return err
 		}
@@ -180,21 +167,8 @@ func (p *publication) flush() error {
 			p.totals++
 		}
 	}
-	p.rows = p.rows[:0]
 	return nil
 }
-
-func (p *publication) measure(r *feeds.Row) (added bool, err error) {
-	m := contract.Measurement{
-		DetectorCode: r.Site, MeasureTypeCode: r.Code, TimestampFrom: r.From, TimestampTo: r.To, Value: number(r.Value),
-	}
-	if !math.IsNaN(r.Quality) {
-		m.Quality = number(r.Quality)
-	}
-	return p.add(&m)
-}
-
-func number(v float64) json.Number { return json.Number(strconv.FormatFloat(v, 'f', -1, 64)) }
 
 // register adds sites with values to the list before their values are in the spool, and remembers
 // those that are not in the table.
@@ -204,7 +178,7 @@ func (f *feed) register(ids []string) error {
 	if err != nil || !added {
 		return err
 	}
-	return replace.File(filepath.Join(f.dir, seenFile), 0o600, func(w io.Writer) error {
+	return replace.File(f.path(seenFile), 0o600, func(w io.Writer) error {
 		out := bufio.NewWriter(w)
 		for _, id := range slices.Sorted(maps.Keys(f.sites.seen)) {
 			line, _ := json.Marshal(id) // cannot fail
@@ -216,7 +190,7 @@ func (f *feed) register(ids []string) error {
 
 // recall reads what register and pullTable have remembered.
 func (f *feed) recall() error {
-	text, err := os.ReadFile(filepath.Join(f.dir, seenFile))
+	text, err := os.ReadFile(f.path(seenFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -224,12 +198,12 @@ func (f *feed) recall() error {
 	for line := range bytes.Lines(text) {
 		var id string
 		if err := json.Unmarshal(line, &id); err != nil {
-			return fmt.Errorf("cannot read %s: %w", filepath.Join(f.dir, seenFile), err)
+			return fmt.Errorf("cannot read %s: %w", f.path(seenFile), err)
 		}
 		ids = append(ids, id)
 	}
 	if f.table != nil {
-		if err := f.readTable(filepath.Join(f.dir, tableFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := f.readTable(f.path(tableFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.log.Warn().Err(err).Msg("cannot read the last site table; pulling it again")
 		}
 	}
@@ -239,21 +213,21 @@ func (f *feed) recall() error {
 
 // pullTable reads the site table if it has changed.
 func (f *feed) pullTable(ctx context.Context) error {
-	changed, _, err := f.table.fetch(ctx)
+	changed, _, err := f.table.Fetch(ctx)
 	if err != nil || !changed {
 		return err
 	}
-	if err := f.readTable(f.table.path); err != nil {
+	if err := f.readTable(f.table.Path); err != nil {
 		return err
 	}
-	f.table.keep()
-	return os.Rename(f.table.path, filepath.Join(f.dir, tableFile))
+	f.table.Keep()
+	return os.Rename(f.table.Path, f.path(tableFile))
 }
 
 func (f *feed) readTable(path string) error {
 	t := newTable()
 	characteristics := feeds.NewTable()
-	err := readDocument(path, func(r io.Reader) error {
+	err := authority.Read(path, func(r io.Reader) error {
 		_, err := f.format.Parse(r, f.options, feeds.Sink{Site: func(s *feeds.Site) error {
 			characteristics.Add(s)
 			return t.add(s)
@@ -291,7 +265,7 @@ func (t *table) add(s *feeds.Site) error {
 	if t.known[s.ID] { // another version of the site
 		return nil
 	}
-	line, err := json.Marshal(entryOf(s))
+	line, err := json.Marshal(authority.EntryOf(s))
 	if err == nil {
 		_, err = t.gzip.Write(append(line, '\n'))
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -17,8 +16,10 @@ import (
 
 	"trafficd/cmd/feeder/config"
 	"trafficd/cmd/feeder/internal/spool"
+	"trafficd/cmd/internal/authority"
 	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/ops"
+	"trafficd/cmd/internal/program"
 	"trafficd/cmd/internal/version"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/schemas/feeds"
@@ -43,12 +44,9 @@ var (
 // staleAfter is the number of pulls without a new value after which a feed is stale.
 const staleAfter = 5
 
-// stopTime is the time limit for operators' requests after the context of run is done.
-const stopTime = 5 * time.Second
-
 // feed pulls and sends one feed.
 type feed struct {
-	cfg    config.Feed
+	cfg    authority.Feed
 	log    zerolog.Logger
 	dir    string
 	format feeds.Format
@@ -56,12 +54,12 @@ type feed struct {
 	list   *siteList
 	sites  *feedSites
 	daemon *client.Client
-	state  atomic.Pointer[status]
+	state  program.Status[status]
 
 	// Used only by pulls.
 	options   feeds.Options // with the table
-	data      *source
-	table     *source // nil: none
+	data      *authority.Source
+	table     *authority.Source // nil: none
 	nextTable time.Time
 	newest    time.Time // end of the newest interval in the previous document
 }
@@ -72,20 +70,20 @@ type status struct {
 	advanced            time.Time // when a new value was published last, or the start
 }
 
-func newFeed(c *config.Config, cfg config.Feed, daemon *client.Client, list *siteList, log zerolog.Logger) (f *feed, err error) {
+func newFeed(c *config.Config, cfg authority.Feed, daemon *client.Client, list *siteList, log zerolog.Logger) (f *feed, err error) {
 	f = &feed{cfg: cfg, daemon: daemon, list: list, log: log.With().Str("feed", cfg.Name).Logger(), dir: filepath.Join(c.Spool.Dir, cfg.Name)}
 	f.format, _ = feeds.Lookup(cfg.Format)
-	if f.options, err = cfg.Options(); err != nil {
+	if f.options, err = cfg.Options(""); err != nil {
 		return nil, err
 	}
 	if f.spool, err = spool.Open(f.dir, c.Spool.MaxBytes); err != nil {
 		return nil, err
 	}
-	if f.data, err = newSource(cfg, cfg.URL, filepath.Join(f.dir, "download")); err != nil {
+	if f.data, err = authority.NewSource(cfg, cfg.URL, f.path("download")); err != nil {
 		return nil, err
 	}
 	if cfg.Sites != "" {
-		if f.table, err = newSource(cfg, cfg.Sites, filepath.Join(f.dir, tableFile+".download")); err != nil {
+		if f.table, err = authority.NewSource(cfg, cfg.Sites, f.path(tableFile+".download")); err != nil {
 			return nil, err
 		}
 	}
@@ -102,6 +100,9 @@ func newFeed(c *config.Config, cfg config.Feed, daemon *client.Client, list *sit
 			func() float64 { return unsentFor(f.spool).Seconds() }))
 	return f, nil
 }
+
+// path returns the path of one of the feed's files.
+func (f *feed) path(name string) string { return filepath.Join(f.dir, name) }
 
 func unsentFor(s *spool.Spool) time.Duration {
 	if oldest := s.Oldest(); !oldest.IsZero() {
@@ -123,18 +124,6 @@ func (f *feed) stale() string {
 	return fmt.Sprintf("nothing new was published since %s", s.advanced.UTC().Format(time.RFC3339))
 }
 
-// update changes the status. It is safe for concurrent use.
-func (f *feed) update(change func(*status)) {
-	for {
-		before := f.state.Load()
-		after := *before
-		change(&after)
-		if f.state.CompareAndSwap(before, &after) {
-			return
-		}
-	}
-}
-
 // repeat pulls the feed until ctx is done.
 func (f *feed) repeat(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -146,7 +135,7 @@ func (f *feed) repeat(ctx context.Context) {
 				f.log.Warn().Err(err).Msg("cannot pull the feed; retrying")
 			}
 		}
-		f.update(func(s *status) { s.pull = err })
+		f.state.Update(func(s *status) { s.pull = err })
 		sleep(ctx, next)
 	}
 }
@@ -198,24 +187,15 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 			return err
 		}
 	}
-	o, err := ops.Start(c.Ops, func() ops.Readiness { return readiness(list, all) }, map[string]http.Handler{"GET /sites": list}, log)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-		defer cancel()
-		o.Stop(stopping)
-	}()
-	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("feeder starts")
-	var running sync.WaitGroup
-	for _, f := range all {
-		running.Go(func() { f.repeat(ctx) })
-		running.Go(func() { f.deliver(ctx) })
-	}
-	running.Wait()
-	log.Info().Msg("feeder stopped")
-	return nil
+	routes := map[string]http.Handler{"GET /sites": list}
+	return program.Serve(ctx, "feeder", c.Ops, func() ops.Readiness { return readiness(list, all) }, routes, log, func() {
+		var running sync.WaitGroup
+		for _, f := range all {
+			running.Go(func() { f.repeat(ctx) })
+			running.Go(func() { f.deliver(ctx) })
+		}
+		running.Wait()
+	})
 }
 
 // readiness returns NotReady before the list of sites can be served, and Degraded while a feed is

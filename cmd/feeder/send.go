@@ -55,7 +55,7 @@ func (f *feed) deliver(ctx context.Context) {
 		if err == nil {
 			err = f.spool.Done(number)
 		}
-		f.update(func(s *status) { s.unsent = err })
+		f.state.Update(func(s *status) { s.unsent = err })
 		if err != nil && ctx.Err() == nil {
 			f.log.Error().Err(err).Msg("cannot use the spool; retrying")
 			sleep(ctx, time.Now().Add(maxRetry))
@@ -73,7 +73,7 @@ func (f *feed) send(ctx context.Context, place string, body []byte) error {
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		response, err := f.daemon.Post(ctx, key, body)
 		if err == nil {
-			f.update(func(s *status) { s.unsent = nil })
+			f.state.Update(func(s *status) { s.unsent = nil })
 			f.settle(response.Result)
 			return nil
 		}
@@ -84,7 +84,7 @@ func (f *feed) send(ctx context.Context, place string, body []byte) error {
 		if before := f.state.Load().unsent; before == nil || before.Error() != err.Error() {
 			f.log.Warn().Err(err).Msg("trafficd has not accepted a batch; retrying")
 		}
-		f.update(func(s *status) { s.unsent = err })
+		f.state.Update(func(s *status) { s.unsent = err })
 		if response, ok := errors.AsType[*client.Error](err); ok {
 			wait = max(wait, min(response.RetryAfter, time.Minute))
 		}

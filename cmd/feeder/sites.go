@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,57 +18,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/gzip"
 
+	"trafficd/cmd/internal/authority"
 	"trafficd/pipeline/lib/negotiate"
-	"trafficd/schemas/feeds"
-	"trafficd/schemas/openlr"
 )
-
-// siteEntry is an entry of the list that trafficd reads as registry.feeds[].http.
-type siteEntry struct {
-	DetectorCode string   `json:"detectorCode"`
-	Name         string   `json:"name,omitempty"`
-	Longitude    *float64 `json:"longitude,omitempty"`
-	Latitude     *float64 `json:"latitude,omitempty"`
-	Lanes        int      `json:"lanes,omitempty"`
-	Side         string   `json:"side,omitempty"`
-	OpenLR       string   `json:"openlr,omitempty"`
-	Version      string   `json:"version,omitempty"`
-}
-
-func entryOf(s *feeds.Site) siteEntry {
-	e := siteEntry{DetectorCode: s.ID, Name: s.Name, Lanes: s.Lanes, Side: s.Side, Version: s.Version}
-	if !math.IsNaN(s.Lon) && !math.IsNaN(s.Lat) {
-		e.Longitude, e.Latitude = &s.Lon, &s.Lat
-	}
-	if code, err := openLR(&s.Line); err == nil { // a site without a valid reference is still a site
-		e.OpenLR = code
-	}
-	return e
-}
-
-// openLR returns the binary format of a reference in base64, or "" if there is none.
-func openLR(l *feeds.Line) (string, error) {
-	if len(l.Points) < 2 {
-		return "", nil
-	}
-	first, last := l.Points[0], l.Points[len(l.Points)-2]
-	line := openlr.Line{PositiveOffset: part(l.PositiveOffset, first.Len), NegativeOffset: part(l.NegativeOffset, last.Len)}
-	for _, p := range l.Points {
-		line.Points = append(line.Points, openlr.Point{
-			Lon: p.Lon, Lat: p.Lat, Bearing: p.Bearing, Distance: p.Len,
-			FRC: openlr.FunctionalRoadClass(p.FRC), FOW: openlr.FormOfWay(p.FOW), LowestFRC: openlr.FunctionalRoadClass(p.LowestFRC),
-		})
-	}
-	return openlr.Encode(line)
-}
-
-// part returns an offset in metres as a fraction of the length of a section.
-func part(offset, length int) float64 {
-	if length == 0 {
-		return 0
-	}
-	return float64(offset) / float64(length)
-}
 
 // siteList is the list of the sites of all feeds. trafficd must have read it before it gets the
 // measurements of a new site, which it would reject.
@@ -145,7 +96,7 @@ func (l *siteList) build() error {
 			}
 		}
 		for _, id := range slices.Sorted(maps.Keys(f.seen)) {
-			line, _ := json.Marshal(siteEntry{DetectorCode: id}) // cannot fail
+			line, _ := json.Marshal(authority.Entry{DetectorCode: id}) // cannot fail
 			entry(line)
 		}
 	}

@@ -4,76 +4,85 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"net/http"
+	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"trafficd/cmd/internal/authority"
+	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/trafficctl/internal/feed"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/feeds"
 )
 
 const feedHelp = `Traffic authorities publish what their detectors measure as DATEX II or in formats of
-their own. These commands read such a document from a file, standard input or a URL:
-check shows what is in it, convert writes its measurements for trafficctl send, and sites
-writes the list of its detectors for the registry of the daemon.
+their own, some with a list of the detectors (--sites), which names the lane and the class
+of vehicles of each value. These commands read such a document from a file, standard input
+or a URL. A table in CSV, JSON or XML is a document, too: --format rows, with the meaning
+of its columns in --rows.
 
-A list of sites (--sites) names the lane and the class of vehicles of each value.`
+check shows what is in it. add does so, and configures a feeder and a daemon for it. send
+--format sends one document. sites writes its detectors for the registry of the daemon.`
 
-// feedInput is a document of an authority and how to read it.
-type feedInput struct {
-	format, meaning, zone, sites, published string
+// publication is a document of an authority and how to read it.
+type publication struct {
+	authority.Feed
+	rows, published string
+}
 
-	period time.Duration
+// register registers the flags that describe a document, without --format and --zone.
+func (p *publication) register(f *pflag.FlagSet) {
+	f.StringVar(&p.Sites, "sites", "", "`file` or URL of the list of sites")
+	f.StringVar(&p.Time, "time", "", "what times are that do not say it: begin, end or middle of intervals (default that of the format)")
+	f.DurationVar(&p.Period, "period", 0, "length of intervals that the document does not say (default that of the format)")
+	f.StringVar(&p.published, "published", "", "`time` of publication, for documents without a time or date (default that of the server)")
+	f.StringVar(&p.rows, "rows", "", "YAML `file` with the meaning of columns, for --format rows: the setting feeds[].rows of the feeder")
 }
 
 // newFeed returns the commands for documents of traffic authorities.
 func newFeed(std streams) *cobra.Command {
 	return group(&cobra.Command{Use: "feed", Short: "Read publications of traffic authorities: DATEX II and others", Long: feedHelp},
-		newFeedCommand(std, "check", "Show what a publication contains",
+		newFeedAdd(std),
+		newFeedCommand(&publication{}, "check FILE|URL|-", "Show what a publication contains",
 			"  trafficctl feed check trafficspeed.xml.gz\n"+
-				"  trafficctl feed check https://example.org/speeds.xml --format datex2 --period 6m", checkFeed),
-		newFeedCommand(std, "convert", "Write the measurements of a publication as CSV, for trafficctl send",
-			"  trafficctl feed convert trafficspeed.xml.gz --sites table.xml.gz | trafficctl send - --format csv --key-file demo.key", convertFeed),
-		newFeedCommand(std, "sites", "Write the sites of a publication as CSV, for the registry",
-			"  trafficctl feed sites table.xml.gz > detectors.csv", writeSites),
+				"  trafficctl feed check https://example.org/speeds.xml --format datex2 --period 6m",
+			func(ctx context.Context, p *publication, path string) error {
+				_, err := p.check(ctx, std, path)
+				return err
+			}),
+		newFeedCommand(&publication{}, "sites FILE|URL|-", "Write the sites of a publication as JSON, for the registry",
+			"  trafficctl feed sites table.xml.gz > detectors.json",
+			func(ctx context.Context, p *publication, path string) error { return p.writeSites(ctx, std, path) }),
 	)
 }
 
-func newFeedCommand(std streams, use, short, example string, run func(context.Context, streams, *feedInput, string) error) *cobra.Command {
-	in := &feedInput{}
+func newFeedCommand(p *publication, use, short, example string, run func(context.Context, *publication, string) error) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use + " FILE|URL|-", Short: short, Long: short + ".\n\n" + feedHelp, Example: example, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), std, in, args[0]) },
-	}
-	var names []string
-	for _, f := range feeds.Formats() {
-		if f.Name != "rows" {
-			names = append(names, f.Name)
-		}
+		Use: use, Short: short, Long: short + ".\n\n" + feedHelp, Example: example, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), p, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&in.format, "format", "auto", "auto, or one of "+strings.Join(names, ", "))
-	f.StringVar(&in.sites, "sites", "", "`file` or URL of the list of sites")
-	f.StringVar(&in.meaning, "time", "", "what times are that do not say it: begin, end or middle of intervals (default that of the format)")
-	f.DurationVar(&in.period, "period", 0, "length of intervals that the document does not say (default that of the format)")
-	f.StringVar(&in.zone, "zone", "", "IANA time `zone` of times without a UTC offset (default that of the format)")
-	f.StringVar(&in.published, "published", "", "`time` of publication, for documents without a time or date (default that of the server)")
+	f.StringVar(&p.Format, "format", "auto", "auto, or one of "+strings.Join(authority.Formats(), ", "))
+	f.StringVar(&p.Zone, "zone", "", "IANA time `zone` of times without a UTC offset (default that of the format)")
+	p.register(f)
+	f.StringArrayVar(&p.Headers, "header", nil, "header of requests, such as 'Authorization: Bearer …'; may be repeated")
+	f.StringVar(&p.BodyFile, "body-file", "", "`file` that is sent with POST, such as a SOAP envelope")
+	f.StringVar(&p.Cert, "cert", "", "PEM `file` of the client certificate, with its private key in --key")
+	f.StringVar(&p.Key, "key", "", "PEM `file` of the private key for --cert")
+	f.StringVar(&p.CA, "ca", "", "PEM `file` of CA certificates to trust instead of the system's")
 	return cmd
 }
-
-// meanings are the values of --time.
-var meanings = map[string]feeds.Meaning{"begin": feeds.Begin, "end": feeds.End, "middle": feeds.Middle}
 
 // document is a document that was read.
 type document struct {
@@ -83,138 +92,212 @@ type document struct {
 }
 
 // read reads a document and the list of sites.
-func (in *feedInput) read(ctx context.Context, std streams, path string, sink feeds.Sink) (*document, error) {
-	table := feeds.NewTable()
-	if in.sites != "" {
-		add := feeds.Sink{Site: func(s *feeds.Site) error { table.Add(s); return nil }}
-		if _, err := in.document(ctx, std, in.sites, nil, add); err != nil {
-			return nil, err
-		}
-	}
-	return in.document(ctx, std, path, table, sink)
-}
-
-func (in *feedInput) document(ctx context.Context, std streams, path string, table *feeds.Table, sink feeds.Sink) (*document, error) {
-	body, modified, err := openDocument(ctx, path, std.in)
+func (p *publication) read(ctx context.Context, std streams, path string, sink feeds.Sink) (*document, error) {
+	table, err := p.table(ctx, std, feeds.Sink{})
 	if err != nil {
-		return nil, fmt.Errorf("cannot open %s: %w", path, err)
-	}
-	defer body.Close()
-	head := make([]byte, 16<<10)
-	n, err := io.ReadFull(body, head)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	format, known := feeds.Lookup(in.format)
-	if in.format == "auto" {
-		if format, known = feeds.Guess(head[:n]); !known {
-			return nil, fmt.Errorf("cannot recognize the format of %s; if it is a publication of detectors, set --format", path)
-		}
-	}
-	if !known || format.Name == "rows" {
-		return nil, fmt.Errorf("unknown format %q; see --help", in.format)
-	}
-	d := &document{Format: format, Options: format.Defaults}
-	d.Table, d.Modified = table, modified
-	if err := in.set(&d.Options); err != nil {
 		return nil, err
 	}
-	if d.Summary, err = format.Parse(io.MultiReader(bytes.NewReader(head[:n]), body), d.Options, sink); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	return p.document(ctx, std, path, table, sink)
+}
+
+// table reads the list of sites, and passes it on to sink.
+func (p *publication) table(ctx context.Context, std streams, sink feeds.Sink) (*feeds.Table, error) {
+	if p.Sites == "" {
+		return nil, nil //nolint:nilnil // a nil table knows nothing
+	}
+	table := feeds.NewTable()
+	add := func(s *feeds.Site) error {
+		table.Add(s)
+		if sink.Site == nil {
+			return nil
+		}
+		return sink.Site(s)
+	}
+	_, err := p.document(ctx, std, p.Sites, nil, feeds.Sink{Site: add})
+	return table, err
+}
+
+func (p *publication) document(ctx context.Context, std streams, path string, table *feeds.Table, sink feeds.Sink) (*document, error) {
+	var d *document
+	err := p.open(ctx, std, path, func(in io.Reader, modified time.Time) error {
+		head := make([]byte, 16<<10)
+		n, err := io.ReadFull(in, head)
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+			return err
+		}
+		f := *p
+		if f.Format == "auto" {
+			format, known := feeds.Guess(head[:n])
+			if !known {
+				return errors.New("cannot recognize the format; if it is a publication of detectors, set --format")
+			}
+			f.Format = format.Name
+		}
+		if d, err = f.options(table); err != nil {
+			return err
+		}
+		if d.Modified.IsZero() {
+			d.Modified = modified
+		}
+		d.Summary, err = d.Parse(io.MultiReader(bytes.NewReader(head[:n]), in), d.Options, sink)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", settings.Redact(path, settings.Mask), err)
 	}
 	return d, nil
 }
 
-// set sets the options that have flags.
-func (in *feedInput) set(o *feeds.Options) (err error) {
-	o.Period = cmp.Or(in.period, o.Period)
-	if in.meaning != "" {
-		o.Time = meanings[in.meaning]
-		if o.Time == feeds.Unstated {
-			return fmt.Errorf("--time %q must be begin, end or middle", in.meaning)
+// options returns how to read a document.
+func (p *publication) options(table *feeds.Table) (d *document, err error) {
+	if p.rows != "" {
+		p.Rows = &feeds.Mapping{}
+		if _, err := conf.Load(p.Rows, conf.Options{File: p.rows}); err != nil {
+			return nil, fmt.Errorf("--rows: %w", err)
 		}
 	}
-	if in.published != "" {
-		if o.Modified, err = time.Parse(time.RFC3339, in.published); err != nil {
-			return fmt.Errorf("--published %q must be a time such as 2026-11-01T08:00:00Z", in.published)
+	d = &document{}
+	d.Format, _ = feeds.Lookup(p.Feed.Format) // Options reports an unknown one
+	if d.Options, err = p.Options("--"); err != nil {
+		return nil, err
+	}
+	d.Table = table
+	if p.published != "" {
+		if d.Modified, err = time.Parse(time.RFC3339, p.published); err != nil {
+			return nil, fmt.Errorf("--published %q must be a time such as 2026-11-01T08:00:00Z", p.published)
 		}
 	}
-	if in.zone != "" {
-		if o.Zone, err = time.LoadLocation(in.zone); err != nil {
-			return fmt.Errorf("--zone %q is not the name of a time zone: %w", in.zone, err)
-		}
-	}
-	return nil
+	return d, nil
 }
 
-// maxDocument is the largest document that is read, in bytes after decompression. The list of sites
-// of the Netherlands has 390 MB.
-const maxDocument = 2 << 30
-
-// openDocument opens a file or URL and decompresses it. It also returns when the server published
-// the document, if it says so.
-func openDocument(ctx context.Context, path string, stdin io.Reader) (io.ReadCloser, time.Time, error) {
-	if !strings.HasPrefix(path, "http://") && !strings.HasPrefix(path, "https://") {
-		f, err := feed.OpenFile(ctx, path, stdin)
-		return f, time.Time{}, err
+// open opens a file, standard input or a URL, decompresses it and calls read. It also passes when
+// the server published the document, if it says so.
+func (p *publication) open(ctx context.Context, std streams, path string, read func(in io.Reader, modified time.Time) error) error {
+	if !settings.IsURL(path) {
+		f, err := feed.OpenFile(ctx, path, std.in)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		return read(f, time.Time{})
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+	file, err := os.CreateTemp("", "trafficctl-feed-")
 	if err != nil {
-		return nil, time.Time{}, err
-	}
-	request.Header.Set("Accept-Encoding", "gzip") // several publishers reject requests without it
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	if response.StatusCode != http.StatusOK {
-		response.Body.Close()
-		return nil, time.Time{}, fmt.Errorf("the server responds with %s", response.Status)
-	}
-	modified, _ := http.ParseTime(response.Header.Get("Last-Modified"))
-	body, err := feed.Decompress(response.Body)
-	if err != nil {
-		response.Body.Close()
-		return nil, time.Time{}, err
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(body, maxDocument), response.Body}, modified, nil
-}
-
-// convertFeed writes the measurements of a document.
-func convertFeed(ctx context.Context, std streams, in *feedInput, path string) error {
-	out := csv.NewWriter(std.out)
-	record := []string{"detectorCode", "measureTypeCode", "timestampFrom", "timestampTo", "value", "quality"}
-	if err := out.Write(record); err != nil {
 		return err
 	}
-	d, err := in.read(ctx, std, path, feeds.Sink{Row: func(r *feeds.Row) error {
-		if r.Outcome != feeds.Measured {
-			return nil
-		}
-		return out.Write(measurementOf(record, r))
+	defer os.Remove(file.Name())
+	defer file.Close()
+	source, err := authority.NewSource(p.Feed, path, file.Name())
+	if err != nil {
+		return err
+	}
+	_, modified, err := source.Fetch(ctx)
+	if err != nil {
+		return err
+	}
+	return authority.Read(file.Name(), func(in io.Reader) error { return read(in, modified) })
+}
+
+// writeSites writes the sites of a document.
+func (p *publication) writeSites(ctx context.Context, std streams, path string) error {
+	before := "[\n"
+	_, err := p.read(ctx, std, path, feeds.Sink{Site: func(s *feeds.Site) error {
+		line, err := json.Marshal(authority.EntryOf(s))
+		fmt.Fprintf(std.out, "%s%s", before, line)
+		before = ",\n"
+		return err
 	}})
-	if out.Flush(); err == nil {
-		err = out.Error()
+	if err == nil && before == "[\n" {
+		err = fmt.Errorf("%s describes no sites; the list of sites is usually a document of its own", path)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		fmt.Fprintln(std.out, "\n]")
 	}
-	fmt.Fprintln(std.err, "trafficctl:", outcomes(&d.Summary))
+	return err
+}
+
+// findings are what check counts.
+type findings struct {
+	*document
+	codes, reasons           map[string]int
+	first                    []string
+	newest                   time.Time
+	listed, positions        int // sites in the list or in the document
+	noLength                 int // measurements whose interval has no length
+	west, south, east, north float64
+}
+
+func (c *findings) rows(all []feeds.Row) error {
+	const shown = 5
+	for i := range all {
+		r := &all[i]
+		if r.Outcome != feeds.Measured {
+			c.reasons[r.Outcome.String()+": "+string(r.Reason)]++
+			continue
+		}
+		c.codes[r.Code]++
+		if r.To.After(c.newest) {
+			c.newest = r.To
+		}
+		if r.From.Equal(r.To) {
+			c.noLength++
+		}
+		if len(c.first) < shown {
+			m := r.Measurement()
+			c.first = append(c.first, string(m.AppendJSON(nil)))
+		}
+	}
 	return nil
 }
 
-// measurementOf sets the columns of a measurement.
-func measurementOf(record []string, r *feeds.Row) []string {
-	record[0], record[1] = r.Site, r.Code
-	record[2], record[3] = r.From.Format(time.RFC3339Nano), r.To.Format(time.RFC3339Nano)
-	record[4], record[5] = strconv.FormatFloat(r.Value, 'g', -1, 64), ""
-	if !math.IsNaN(r.Quality) {
-		record[5] = strconv.FormatFloat(r.Quality, 'g', -1, 64)
+func (c *findings) site(s *feeds.Site) error {
+	c.listed++
+	if !math.IsNaN(s.Lon) {
+		c.positions++
+		c.west, c.south, c.east, c.north = min(c.west, s.Lon), min(c.south, s.Lat), max(c.east, s.Lon), max(c.north, s.Lat)
 	}
-	return record
+	return nil
+}
+
+// check shows what a document and its list of sites contain.
+func (p *publication) check(ctx context.Context, std streams, path string) (*findings, error) {
+	c := &findings{codes: map[string]int{}, reasons: map[string]int{}, west: 180, south: 90, east: -180, north: -90}
+	sink := feeds.Sink{Rows: c.rows, Site: c.site}
+	table, err := p.table(ctx, std, sink)
+	if err == nil {
+		c.document, err = p.document(ctx, std, path, table, sink)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &c.Summary
+	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "format\t%s\n", strings.TrimSpace(c.Name+" "+s.Version))
+	if !s.Published.IsZero() {
+		fmt.Fprintf(w, "published\t%s\n", s.Published.Format(time.RFC3339))
+	}
+	if !c.newest.IsZero() {
+		fmt.Fprintf(w, "newest\tends %s, %s ago\n", c.newest.Format(time.RFC3339), time.Since(c.newest).Round(time.Second))
+		fmt.Fprintf(w, "times\t%s\n", c.meaning())
+	}
+	fmt.Fprintf(w, "sites\t%s with values, %s described: %s with a position, %s without\n",
+		grouped(s.Sites), grouped(c.listed), grouped(c.positions), grouped(c.listed-c.positions))
+	if c.positions > 0 {
+		fmt.Fprintf(w, "area\tlongitude %g to %g, latitude %g to %g\n", c.west, c.east, c.south, c.north)
+	}
+	fmt.Fprintf(w, "values\t%s\n", strings.Replace(outcomes(s), " values", "", 1))
+	most(w, "codes", c.codes)
+	most(w, "reasons", c.reasons)
+	for i, text := range c.first {
+		fmt.Fprintf(w, "%s\t%s\n", map[bool]string{true: "first"}[i == 0], text)
+	}
+	if err := w.Flush(); err != nil {
+		return nil, err
+	}
+	if s.Values+s.Listed == 0 {
+		return nil, fmt.Errorf("%s contains neither values nor sites", path)
+	}
+	return c, nil
 }
 
 func outcomes(s *feeds.Summary) string {
@@ -222,97 +305,9 @@ func outcomes(s *feeds.Summary) string {
 		grouped(s.Of(feeds.NoVehicle)), grouped(s.Of(feeds.Fault)), grouped(s.Of(feeds.Skipped)))
 }
 
-// writeSites writes the sites of a document. Sites without a description are those with values.
-func writeSites(ctx context.Context, std streams, in *feedInput, path string) error {
-	out := csv.NewWriter(std.out)
-	if err := out.Write([]string{"detectorCode", "street", "longitude", "latitude", "lanes", "side", "version"}); err != nil {
-		return err
-	}
-	n := 0
-	_, err := in.read(ctx, std, path, feeds.Sink{Site: func(s *feeds.Site) error {
-		n++
-		record := []string{s.ID, s.Name, "", "", "", s.Side, s.Version}
-		if !math.IsNaN(s.Lon) {
-			record[2], record[3] = strconv.FormatFloat(s.Lon, 'f', -1, 64), strconv.FormatFloat(s.Lat, 'f', -1, 64)
-		}
-		if s.Lanes > 0 {
-			record[4] = strconv.Itoa(s.Lanes)
-		}
-		return out.Write(record)
-	}})
-	if out.Flush(); err == nil {
-		err = out.Error()
-	}
-	if err == nil && n == 0 {
-		err = fmt.Errorf("%s describes no sites; the list of sites is usually a document of its own", path)
-	}
-	return err
-}
-
-// checkFeed shows what a document contains.
-func checkFeed(ctx context.Context, std streams, in *feedInput, path string) error {
-	const shown = 5
-	var first []string
-	var newest time.Time
-	codes, reasons := map[string]int{}, map[string]int{}
-	west, south, east, north := 180.0, 90.0, -180.0, -90.0
-	d, err := in.read(ctx, std, path, feeds.Sink{
-		Row: func(r *feeds.Row) error {
-			if r.Outcome != feeds.Measured {
-				reasons[r.Outcome.String()+": "+string(r.Reason)]++
-				return nil
-			}
-			codes[r.Code]++
-			if r.To.After(newest) {
-				newest = r.To
-			}
-			if len(first) < shown {
-				first = append(first, strings.Join(measurementOf(make([]string, 6), r), ","))
-			}
-			return nil
-		},
-		Site: func(p *feeds.Site) error {
-			if !math.IsNaN(p.Lon) {
-				west, south, east, north = min(west, p.Lon), min(south, p.Lat), max(east, p.Lon), max(north, p.Lat)
-			}
-			return nil
-		},
-	})
-	if err != nil {
-		return err
-	}
-	s := &d.Summary
-	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "format\t%s\n", strings.TrimSpace(d.Name+" "+s.Version))
-	if !s.Published.IsZero() {
-		fmt.Fprintf(w, "published\t%s\n", s.Published.Format(time.RFC3339))
-	}
-	if !newest.IsZero() {
-		fmt.Fprintf(w, "newest\tends %s, %s ago\n", newest.Format(time.RFC3339), time.Since(newest).Round(time.Second))
-		fmt.Fprintf(w, "times\t%s\n", guessMeaning(d, newest))
-	}
-	fmt.Fprintf(w, "sites\t%s with values, %s described, %s with a position\n", grouped(s.Sites), grouped(s.Listed), grouped(s.Positions))
-	if s.Positions > 0 {
-		fmt.Fprintf(w, "area\tlongitude %g to %g, latitude %g to %g\n", west, east, south, north)
-	}
-	fmt.Fprintf(w, "values\t%s\n", strings.Replace(outcomes(s), " values", "", 1))
-	most(w, "codes", codes)
-	most(w, "reasons", reasons)
-	for i, text := range first {
-		fmt.Fprintf(w, "%s\t%s\n", map[bool]string{true: "first"}[i == 0], text)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if s.Values+s.Listed == 0 {
-		return fmt.Errorf("%s contains neither values nor sites", path)
-	}
-	return nil
-}
-
 // most writes the names that occur most often.
 func most(w io.Writer, title string, counts map[string]int) {
-	const shown = 8
+	const shown = 12
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(counts[b]-counts[a], cmp.Compare(a, b)) })
 	for i, name := range names[:min(len(names), shown)] {
 		fmt.Fprintf(w, "%s\t%s %s\n", map[bool]string{true: title}[i == 0], grouped(counts[name]), name)
@@ -322,17 +317,26 @@ func most(w io.Writer, title string, counts map[string]int) {
 	}
 }
 
-// guessMeaning describes how the times were read, and whether that fits to the time of publication.
-func guessMeaning(d *document, newest time.Time) string {
-	name := "beginning"
-	for text, meaning := range meanings {
-		if meaning == d.Time && meaning != feeds.Begin {
-			name = text
-		}
+// meaning describes how the times were read, and what they probably are if that does not fit to the
+// time of publication.
+func (c *findings) meaning() string {
+	if c.noLength > 0 {
+		return grouped(c.noLength) + " measurements have no length: set --period, the time between publications"
 	}
-	text := fmt.Sprintf("the %s of an interval of %s, unless the document says otherwise", name, d.Period)
-	if !d.Published.IsZero() && newest.After(d.Published) {
-		text += "; but the newest interval ends after the publication: check --time and --period"
+	if c.Period == 0 {
+		return "both ends of intervals, as the document says"
 	}
-	return text
+	name := map[feeds.Meaning]string{feeds.End: "end", feeds.Middle: "middle"}[c.Time]
+	text := fmt.Sprintf("the %s of an interval of %s, unless the document says otherwise", cmp.Or(name, "beginning"), c.Period)
+	if c.Published.IsZero() {
+		return text
+	}
+	age := c.Published.Sub(c.newest)
+	switch {
+	case age >= 0:
+		return text + fmt.Sprintf("; the newest ends %s before the publication", age)
+	case name != "end" && age+c.Period >= 0:
+		return text + fmt.Sprintf("; but the newest ends %s after the publication: they are probably the end, set --time end", -age)
+	}
+	return text + fmt.Sprintf("; but the newest ends %s after the publication: check --time, --period and --zone", -age)
 }

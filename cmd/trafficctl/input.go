@@ -1,26 +1,33 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
+	"trafficd/cmd/internal/authority"
 	"trafficd/cmd/trafficctl/internal/feed"
+	"trafficd/schemas/feeds"
 )
 
 type inputFlags struct {
-	cfg     feed.Config
-	mapping feed.Mapping
-	melt    []string
-	flags   *pflag.FlagSet // the mapping flags; setting any of them causes items to be built from columns
+	cfg         feed.Config
+	mapping     feed.Mapping
+	melt        []string
+	flags       *pflag.FlagSet // the mapping flags; setting any of them causes items to be built from columns
+	publication publication
+	about       *pflag.FlagSet // the flags that describe a publication
 }
 
 func (r *inputFlags) register(all *pflag.FlagSet) {
-	all.StringVar((*string)(&r.cfg.Format), "format", string(feed.Auto), "auto, csv, json or ndjson")
+	all.StringVar((*string)(&r.cfg.Format), "format", string(feed.Auto),
+		"auto, csv, json, ndjson, or that of a publication: "+strings.Join(authority.Formats(), ", "))
 	all.Func("separator", "separator of CSV cells: one `character`, or tab (default ,)", func(text string) error {
 		text = strings.NewReplacer("tab", "\t", `\t`, "\t").Replace(text)
 		var n int
@@ -49,6 +56,7 @@ func (r *inputFlags) register(all *pflag.FlagSet) {
 	f.Func("zone", "IANA time `zone` of timestamps without a UTC offset, for example Europe/Copenhagen (default UTC)",
 		func(name string) (err error) {
 			m.Clock.Zone, err = time.LoadLocation(name)
+			r.publication.Zone = name
 			return err
 		})
 	f.StringVar((*string)(&m.Clock.Overlap), "dst-overlap", string(feed.OverlapReject),
@@ -58,8 +66,40 @@ func (r *inputFlags) register(all *pflag.FlagSet) {
 	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or a Go layout such as '02.01.2006 15:04'")
 	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header contains detector codes, with one column of values per detector; "+
 		"requires --type =TYPE and --interval")
-	r.flags = f
+	r.flags, r.about = f, pflag.NewFlagSet("", pflag.ContinueOnError)
+	r.publication.register(r.about)
 	all.AddFlagSet(f)
+	all.AddFlagSet(r.about)
+}
+
+// isPublication reports whether the format is that of a traffic authority.
+func (r *inputFlags) isPublication() bool {
+	return slices.Contains(authority.Formats(), string(r.cfg.Format))
+}
+
+// readPublication returns the input's settings for a publication. It reads the list of sites.
+func (r *inputFlags) readPublication(ctx context.Context, std streams, cfg feed.Config) (feed.Config, error) {
+	p := &r.publication
+	p.Format = string(cfg.Format)
+	table, err := p.table(ctx, std, feeds.Sink{})
+	if err != nil {
+		return cfg, err
+	}
+	d, err := p.options(table)
+	if err == nil {
+		cfg.Publication = &feed.Publication{Format: d.Format, Options: d.Options}
+	}
+	return cfg, err
+}
+
+// changed returns the name of a flag that was set, except those named, or "".
+func changed(f *pflag.FlagSet, except ...string) (name string) {
+	f.VisitAll(func(f *pflag.Flag) {
+		if f.Changed && !slices.Contains(except, f.Name) {
+			name = f.Name
+		}
+	})
+	return name
 }
 
 // config returns the input's settings, without the mapping's defaults that other flags replace.
@@ -68,9 +108,16 @@ func (r *inputFlags) config(args []string) (feed.Config, error) {
 	if len(args) > 0 {
 		cfg.Path = args[0]
 	}
-	isMapped := false
-	r.flags.VisitAll(func(f *pflag.Flag) { isMapped = isMapped || f.Changed })
-	if !isMapped {
+	mapped := changed(r.flags)
+	switch {
+	case r.isPublication():
+		if name := changed(r.flags, "zone"); name != "" {
+			return cfg, fmt.Errorf("--%s is for csv, json and ndjson, not for --format %s", name, cfg.Format)
+		}
+		return cfg, nil
+	case changed(r.about) != "":
+		return cfg, fmt.Errorf("--%s requires the --format of a publication, such as datex2", changed(r.about))
+	case mapped == "":
 		return cfg, nil
 	}
 	m := r.mapping

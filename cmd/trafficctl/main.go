@@ -9,7 +9,7 @@
 //	send.go       send and resubmit; input.go: the flags that describe a file      → feed, send
 //	forecast.go   forecast publish and get                                         → forecast
 //	geometry.go   geometry                                                         → geometry
-//	feed.go       feed check, convert and sites                                    → schemas/feeds
+//	feed.go       feed check and sites; feed_add.go: add                           → schemas/feeds
 //	key.go        key new, list and revoke                                         → keyfile
 //	journal.go    journal ls, cursors and verify; journal_*.go: dump, adopt, restamp → inspect
 //	deadletter.go deadletter ls and resend

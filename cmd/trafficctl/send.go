@@ -30,7 +30,9 @@ const sendHelp = `Send measurements from a file, or from standard input (-), in 
 
 Formats are CSV, JSON ({"measurements":[…]} or an array) and NDJSON, uncompressed or
 compressed with gzip, xz or zstd. Format and compression are detected from the file
-name and the first bytes.
+name and the first bytes. Publications of traffic authorities, such as DATEX II, need
+--format, and --sites if they have a list of sites; trafficctl feed check shows what is in
+them. Their faults are not sent.
 
 JSON and NDJSON items with the contract's member names are sent unchanged. For CSV, or
 if a mapping flag such as --detector is set, items are built from the columns or members
@@ -70,6 +72,9 @@ const sendExamples = `  # columns with the contract's names
       --detector id --from at --interval 1m --value kmh --type =speed \
       --zone Europe/Copenhagen --time-layout '02.01.2006 15:04' --dst-overlap first
 
+  # a publication of a traffic authority
+  trafficctl send trafficspeed.xml.gz --format ndw --sites measurement_current.xml.gz
+
   # other member names, from a pipe
   zcat log.gz | jq -c .event | trafficctl send - --format ndjson --detector loop --from t0 --to t1 \
       --value v --type =occupancy --time-layout unix`
@@ -78,12 +83,15 @@ func newSend(std streams) *cobra.Command {
 	s, r := newSendFlags(), &inputFlags{cfg: feed.DefaultConfig(), mapping: feed.DefaultMapping()}
 	cmd := &cobra.Command{
 		Use:     "send [FILE|-]",
-		Short:   "Send measurements from CSV, JSON or NDJSON",
+		Short:   "Send measurements from CSV, JSON, NDJSON, DATEX II and others",
 		Long:    sendHelp,
 		Example: sendExamples,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := r.config(args)
+			if err == nil && r.isPublication() {
+				cfg, err = r.readPublication(cmd.Context(), std, cfg)
+			}
 			if err != nil {
 				return err
 			}
@@ -169,6 +177,9 @@ func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) 
 		return err
 	}
 	defer func() { _ = source.Close() }()
+	if cfg.Publication != nil {
+		defer func() { fmt.Fprintln(std.err, "trafficctl:", outcomes(&source.Values)) }()
+	}
 	if s.dryRun {
 		return parseOnly(ctx, std, source)
 	}

@@ -15,13 +15,16 @@ package feeds
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
+	"trafficd/schemas/contract"
 	"trafficd/schemas/feeds/xmlstream"
 )
 
@@ -81,6 +84,19 @@ type Row struct {
 	Reason   Reason // empty for measurements
 }
 
+// Measurement returns the row, whose outcome is Measured, as a measurement of the contract.
+func (r *Row) Measurement() contract.Measurement {
+	m := contract.Measurement{
+		DetectorCode: r.Site, MeasureTypeCode: r.Code, TimestampFrom: r.From, TimestampTo: r.To, Value: jsonNumber(r.Value),
+	}
+	if !math.IsNaN(r.Quality) {
+		m.Quality = jsonNumber(r.Quality)
+	}
+	return m
+}
+
+func jsonNumber(v float64) json.Number { return json.Number(strconv.FormatFloat(v, 'f', -1, 64)) }
+
 // Site is a place with one or more detectors.
 type Site struct {
 	ID, Version, Name, Side string
@@ -112,10 +128,10 @@ type Point struct {
 	FRC, FOW, LowestFRC, Len int // Len is the distance to the next point in metres
 }
 
-// Sink receives the contents of a document. What the pointers refer to is valid during the call. An
-// error ends Parse, which returns it. A function may be nil.
+// Sink receives the contents of a document, which are valid during the call. An error ends Parse,
+// which returns it. A function may be nil.
 type Sink struct {
-	Row  func(*Row) error
+	Rows func([]Row) error // those of a site, in the order of the document
 	Site func(*Site) error
 }
 
@@ -206,6 +222,7 @@ type parser struct {
 	Summary
 	sink   Sink
 	values []value // of the current site
+	rows   []Row   // the same, for the sink
 	codes  map[codeKey]string
 	twins  map[twinKey]int
 	last   parsed

@@ -29,7 +29,7 @@ func parse(t testing.TB, format string, in io.Reader, change func(*Options)) (r 
 		change(&o)
 	}
 	r.Summary, err = f.Parse(in, o, Sink{
-		Row:  func(row *Row) error { r.rows = append(r.rows, *row); return nil },
+		Rows: func(rows []Row) error { r.rows = append(r.rows, rows...); return nil },
 		Site: func(s *Site) error { r.sites = append(r.sites, *s); return nil },
 	})
 	return r, err

@@ -9,46 +9,59 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Mapping says what the columns of a table mean. The table is CSV, JSON or XML; a column is a cell,
 // a member or an element.
 type Mapping struct {
-	Form      string   // csv, json or xml
-	Rows      string   // JSON: arrays to the rows, such as stations.sensorValues; XML: the element of a row
-	Columns   []string // CSV without a header: the names of the columns
-	Separator rune     // CSV; 0: a comma
-	Decimal   byte     // 0: a point
+	Form string `setting:"form"` // csv, json or xml
+	// path of the rows. JSON: the arrays to them, such as stations.sensorValues; empty: the document
+	// is the array. XML: the element of a row. In both, ../name is a column of what a row is in
+	Path      string   `setting:"path"`
+	Columns   []string `setting:"columns"`   // names of the columns, for CSV without a header
+	Separator string   `setting:"separator"` // separator of CSV cells: one character, or tab; empty: a comma
+	Decimal   string   `setting:"decimal"`   // decimal separator: a point or a comma; empty: a point
 
-	Detector string // column of the detector code
-	At       string // column of the time, or
-	From, To string // columns of both ends of the interval
-	Layout   string // of times: empty for ISO 8601, unix, unixms, or a layout of Go
+	Detector string `setting:"detector"` // column of the detector code
+	At       string `setting:"at"`       // column of the time; time and period of the feed say which instant it is
+	From     string `setting:"from"`     // instead of at: column of the beginning of the interval
+	To       string `setting:"to"`       // instead of at: column of the end of the interval
+	// layout of times: empty for ISO 8601, unix, unixms, or how Go writes 2 January 2006, 15:04:05 so,
+	// such as 02/01/2006 15:04
+	Layout string `setting:"layout"`
 
-	// Wide rows have a column per value. Long rows have one value: Kind and Value are their columns,
-	// and the names in Values are texts of Kind.
-	Values      []Column
-	Kind, Value string
+	// the values: of wide rows, the columns; of long rows, which have one value each, the texts of
+	// the column kind
+	Values []Column `setting:"values"`
+	Kind   string   `setting:"kind"`  // column of long rows that says what the value is; empty: wide rows
+	Value  string   `setting:"value"` // column of the value of long rows
 
-	Where  []string // conditions, column=text or column!=text; other rows are not read
-	Faults []string // conditions on which all values of a row are faults
+	Where  []string `setting:"where"`  // conditions column=text or column!=text; rows that do not meet all of them are not read
+	Faults []string `setting:"faults"` // conditions of which each makes all values of a row faults
 
-	Name, Lon, Lat string // columns about the site; may be empty
+	Name string `setting:"name"` // column of the site's name; empty: none
+	Lon  string `setting:"lon"`  // column of the longitude in degrees; empty: none
+	Lat  string `setting:"lat"`  // column of the latitude in degrees; empty: none
 }
 
-// Column is a kind of value. Lane and Class may contain names of columns in braces:
-// lane{laneNumber}.
+// Column is a kind of value. Lane and Class may contain names of columns in braces.
 type Column struct {
-	Name                   string
-	Measure                Measure
-	Lane, Class, Statistic string
-	Unit                   string // one of Units; empty for the unit of Measure
-	Inputs                 string // column with the number of vehicles; may be empty
+	Name    string `setting:"column"`  // name of the column, or text of the column kind
+	Measure string `setting:"measure"` // speed, flow, occupancy, density, headway or another measure
+	Lane    string `setting:"lane"`    // lane, such as lane1, or lane{column}; empty: all lanes
+	Class   string `setting:"class"`   // class of vehicles, such as lorry, or {column}; empty: all vehicles
+	// such as harmonic or max; empty: the mean, or the flow itself
+	Statistic string `setting:"statistic"`
+	// unit, if it is not km/h, vehicles/h or %: mph, m/s, ratio (0 to 1) or vehicles (in the interval)
+	Unit      string    `setting:"unit"`
+	Inputs    string    `setting:"inputs"`    // column with the number of vehicles, without which a speed of 0 is no vehicle; empty: none
+	Sentinels []float64 `setting:"sentinels"` // numbers that mean a fault, such as 255; negative ones always do
 }
 
-// Units are the units that can be converted, with their factors. That of vehicles is 3600 s divided
+// unitFactors are the units that can be converted, with their factors. That of vehicles is 3600 s divided
 // by the interval.
-var Units = map[string]float64{"": 1, "mph": 1.609344, "m/s": 3.6, "ratio": 100, "vehicles": 0}
+var unitFactors = map[string]float64{"": 1, "mph": 1.609344, "m/s": 3.6, "ratio": 100, "vehicles": 0}
 
 // Validate returns an error for the first invalid field.
 func (m *Mapping) Validate() error {
@@ -57,8 +70,12 @@ func (m *Mapping) Validate() error {
 		return errors.New("rows need a mapping of their columns")
 	case !slices.Contains([]string{"csv", "json", "xml"}, m.Form):
 		return fmt.Errorf("form %q must be csv, json or xml", m.Form)
-	case m.Form == "xml" && m.Rows == "":
-		return errors.New("rows must name the XML element of a row")
+	case m.Form == "xml" && m.Path == "":
+		return errors.New("path must name the XML element of a row")
+	case m.comma() == utf8.RuneError:
+		return fmt.Errorf("separator %q must be one character, or tab", m.Separator)
+	case m.Decimal != "" && m.Decimal != "." && m.Decimal != ",":
+		return fmt.Errorf("decimal %q must be a point or a comma", m.Decimal)
 	case m.Detector == "":
 		return errors.New("detector must name the column of the detector code")
 	case m.At == "" && (m.From == "" || m.To == ""):
@@ -67,16 +84,50 @@ func (m *Mapping) Validate() error {
 		return errors.New("values must name the columns of the values, or kind and value those of long rows")
 	}
 	for _, c := range m.Values {
-		if _, ok := Units[c.Unit]; !ok || c.Measure == Unknown || c.Measure >= measures {
-			return fmt.Errorf("value %q: its measure or its unit %q is not known", c.Name, c.Unit)
+		if _, ok := unitFactors[c.Unit]; !ok || c.measure() == Unknown {
+			return fmt.Errorf("value %q: its measure %q or its unit %q is not known", c.Name, c.Measure, c.Unit)
 		}
 	}
-	for _, condition := range append(m.Where, m.Faults...) {
+	for _, condition := range slices.Concat(m.Where, m.Faults) {
 		if !strings.Contains(condition, "=") {
 			return fmt.Errorf("condition %q must be column=text or column!=text", condition)
 		}
 	}
 	return nil
+}
+
+// comma returns the separator of CSV, or utf8.RuneError if it is invalid.
+func (m *Mapping) comma() rune {
+	switch m.Separator {
+	case "":
+		return ','
+	case "tab":
+		return '\t'
+	}
+	r, size := utf8.DecodeRuneInString(m.Separator)
+	if size != len(m.Separator) || strings.ContainsRune("\"\r\n", r) {
+		return utf8.RuneError
+	}
+	return r
+}
+
+// number reads a number of a column. JSON always has decimal points.
+func (m *Mapping) number(text string) (float64, bool) { return number([]byte(text), m.decimal()) }
+
+func (m *Mapping) decimal() byte {
+	if m.Decimal == "" || m.Form == "json" {
+		return '.'
+	}
+	return m.Decimal[0]
+}
+
+func (c *Column) measure() Measure {
+	for m := range measures {
+		if m.String() == c.Measure {
+			return m
+		}
+	}
+	return Unknown
 }
 
 // cells are the columns of a row. Those of the rows around it begin with ../
@@ -181,24 +232,24 @@ func (t *rowReader) row(row cells) error {
 }
 
 func (t *rowReader) value(c *Column, row cells, text string, at stamp, fault bool) error {
-	v, err := t.add(c.Measure)
+	v, err := t.add(c.measure())
 	if err != nil {
 		return err
 	}
 	v.stamp, v.lane, v.class, v.statistic = at, expand(c.Lane, row), expand(c.Class, row), c.Statistic
-	if n, ok := number([]byte(row[c.Inputs]), '.'); ok && c.Inputs != "" {
+	if n, ok := t.number(row[c.Inputs]); ok && c.Inputs != "" {
 		v.inputs = int(n)
 	}
-	factor := Units[c.Unit]
+	factor := unitFactors[c.Unit]
 	if from, to, ok := t.interval(at, t.Period); factor == 0 && ok && to.After(from) {
 		factor = float64(time.Hour) / float64(to.Sub(from))
 	}
-	decimal := t.Decimal
-	if decimal == 0 || t.Form == "json" {
-		decimal = '.'
-	}
-	if v.set([]byte(text), decimal, factor); fault {
+	v.set([]byte(text), t.decimal(), factor)
+	switch {
+	case fault:
 		v.reason = Equipment
+	case v.reason == "" && slices.Contains(c.Sentinels, v.number):
+		v.reason = Sentinel
 	}
 	for i := range t.values[:len(t.values)-1] {
 		if w := &t.values[i]; w.Measure == v.Measure && w.key(0) == v.key(0) && w.stamp == v.stamp && w.Value == v.Value {
@@ -242,13 +293,9 @@ func (t *rowReader) moment(text string) time.Time {
 }
 
 func (t *rowReader) place(row cells) *Site {
-	decimal := t.Decimal
-	if decimal == 0 {
-		decimal = '.'
-	}
 	s := &Site{ID: t.site, Name: strings.Clone(row[t.Name])}
-	lon, okLon := number([]byte(row[t.Lon]), decimal)
-	lat, okLat := number([]byte(row[t.Lat]), decimal)
+	lon, okLon := t.number(row[t.Lon])
+	lat, okLat := t.number(row[t.Lat])
 	if okLon && okLat {
 		s.Lon, s.Lat = lon, lat
 		if !validPosition(lon, lat) {

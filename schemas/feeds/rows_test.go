@@ -25,13 +25,13 @@ var pems = Mapping{
 	Form: "csv", Columns: []string{"time", "station", "samples", "observed", "flow", "occ", "speed", "flow1", "speed1", "flow2", "speed2"},
 	Detector: "station", At: "time", Layout: "01/02/2006 15:04:05", Faults: []string{"observed=0"},
 	Values: []Column{
-		{Name: "flow", Measure: Flow, Unit: "vehicles"},
-		{Name: "occ", Measure: Occupancy, Unit: "ratio"},
-		{Name: "speed", Measure: Speed, Unit: "mph"},
-		{Name: "flow1", Measure: Flow, Lane: "lane1", Unit: "vehicles"},
-		{Name: "speed1", Measure: Speed, Lane: "lane1", Unit: "mph"},
-		{Name: "flow2", Measure: Flow, Lane: "lane2", Unit: "vehicles"},
-		{Name: "speed2", Measure: Speed, Lane: "lane2", Unit: "mph"},
+		{Name: "flow", Measure: "flow", Unit: "vehicles"},
+		{Name: "occ", Measure: "occupancy", Unit: "ratio"},
+		{Name: "speed", Measure: "speed", Unit: "mph"},
+		{Name: "flow1", Measure: "flow", Lane: "lane1", Unit: "vehicles"},
+		{Name: "speed1", Measure: "speed", Lane: "lane1", Unit: "mph"},
+		{Name: "flow2", Measure: "flow", Lane: "lane2", Unit: "vehicles"},
+		{Name: "speed2", Measure: "speed", Lane: "lane2", Unit: "mph"},
 	},
 }
 
@@ -46,10 +46,10 @@ func TestEmptyIsNotZeroInWideRows(t *testing.T) {
 
 func TestValueRepeatedOnEveryClassIsSentOnce(t *testing.T) {
 	taiwan := Mapping{
-		Form: "json", Rows: "VDLives.Lanes.Vehicles", Detector: "../../VDID", At: "../../DataCollectTime", Faults: []string{"../../Status!=0"},
+		Form: "json", Path: "VDLives.Lanes.Vehicles", Detector: "../../VDID", At: "../../DataCollectTime", Faults: []string{"../../Status!=0"},
 		Values: []Column{
-			{Name: "../Speed", Measure: Speed, Lane: "lane{../LaneID}"},
-			{Name: "Volume", Measure: Flow, Lane: "lane{../LaneID}", Class: "{VehicleType}", Unit: "vehicles"},
+			{Name: "../Speed", Measure: "speed", Lane: "lane{../LaneID}"},
+			{Name: "Volume", Measure: "flow", Lane: "lane{../LaneID}", Class: "{VehicleType}", Unit: "vehicles"},
 		},
 	}
 	text := `{"UpdateTime":"x","VDLives":[{"VDID":"V1","DataCollectTime":"2026-01-31T08:00:00+08:00","Status":0,"Lanes":[{"LaneID":1,"Speed":52,` +
@@ -65,10 +65,10 @@ func TestValueRepeatedOnEveryClassIsSentOnce(t *testing.T) {
 
 func TestLongRowsHaveTheirKindInAColumn(t *testing.T) {
 	digitraffic := Mapping{
-		Form: "json", Rows: "stations.sensorValues", Detector: "../id", From: "timeWindowStart", To: "timeWindowEnd", Kind: "name", Value: "value",
+		Form: "json", Path: "stations.sensorValues", Detector: "../id", From: "timeWindowStart", To: "timeWindowEnd", Kind: "name", Value: "value",
 		Values: []Column{
-			{Name: "OHITUKSET_60MIN_KIINTEA_SUUNTA1", Measure: Flow, Lane: "direction1"},
-			{Name: "KESKINOPEUS_60MIN_KIINTEA_SUUNTA1", Measure: Speed, Lane: "direction1"},
+			{Name: "OHITUKSET_60MIN_KIINTEA_SUUNTA1", Measure: "flow", Lane: "direction1"},
+			{Name: "KESKINOPEUS_60MIN_KIINTEA_SUUNTA1", Measure: "speed", Lane: "direction1"},
 		},
 	}
 	text := `{"dataUpdatedTime":"2026-01-31T08:05:00Z","stations":[{"id":20001,"tmsNumber":1,"sensorValues":[` +
@@ -92,33 +92,36 @@ func TestAWrongColumnIsAnError(t *testing.T) {
 	}
 	f(func(m *Mapping) { m.Detector = "id" }, `no row has a column "id"`)
 	f(func(m *Mapping) { m.At = "at" }, `no row has a column "at"`)
-	f(func(m *Mapping) { m.Values = []Column{{Name: "x", Measure: Flow}} }, "no row has a column with a value")
+	f(func(m *Mapping) { m.Values = []Column{{Name: "x", Measure: "flow"}} }, "no row has a column with a value")
 	f(func(m *Mapping) { m.Form = "xls" }, `form "xls" must be csv, json or xml`)
-	f(func(m *Mapping) { m.Values = []Column{{Name: "x", Measure: Flow, Unit: "knots"}} }, `value "x": its measure or its unit "knots" is not known`)
+	f(func(m *Mapping) { m.Values = []Column{{Name: "x", Measure: "flow", Unit: "knots"}} }, `value "x": its measure "flow" or its unit "knots" is not known`)
 	f(func(m *Mapping) { m.Where = []string{"x"} }, `condition "x" must be`)
 	f(func(m *Mapping) { m.At = "" }, "at must name")
 	f(func(m *Mapping) { m.Detector = "" }, "detector must name")
 	f(func(m *Mapping) { m.Kind = "x" }, "values must name")
-	f(func(m *Mapping) { m.Form = "xml" }, "rows must name")
+	f(func(m *Mapping) { m.Form = "xml" }, "path must name")
+	f(func(m *Mapping) { m.Values = []Column{{Name: "x", Measure: "pace"}} }, `value "x": its measure "pace"`)
+	f(func(m *Mapping) { m.Separator = ";;" }, `separator ";;" must be one character`)
+	f(func(m *Mapping) { m.Decimal = ";" }, `decimal ";" must be`)
 	_, err := parse(t, "rows", strings.NewReader(""), nil)
 	require.ErrorContains(t, err, "rows need a mapping")
 }
 
 func TestDetectorErrorIsASentinel(t *testing.T) {
-	scats := Mapping{Form: "csv", Detector: "site", At: "t", Values: []Column{{Name: "v1", Measure: Flow, Lane: "lane1", Unit: "vehicles"}}}
-	r := mapped(t, scats, "site,t,v1\n7,2026-01-31 08:00:00,2046\n7,2026-01-31 08:05:00,12\n", func(o *Options) { o.Sentinels = map[Measure][]float64{Flow: {2046}} })
+	scats := Mapping{Form: "csv", Detector: "site", At: "t", Values: []Column{{Name: "v1", Measure: "flow", Lane: "lane1", Unit: "vehicles", Sentinels: []float64{2046}}}}
+	r := mapped(t, scats, "site,t,v1\n7,2026-01-31 08:00:00,2046\n7,2026-01-31 08:05:00,12\n", nil)
 	require.Equal(t, []string{"7 flow.lane1 24552 2026-01-31T08:00:00Z 5m0s fault: sentinel", "7 flow.lane1 144 2026-01-31T08:05:00Z 5m0s"}, lines(r.rows))
 }
 
 func TestPositionsInQuotedCells(t *testing.T) {
-	places := Mapping{Form: "csv", Detector: "AID_ID_Number", At: "t", Name: "Road_EN", Lon: "Longitude", Lat: "Latitude", Values: []Column{{Name: "v", Measure: Speed}}}
+	places := Mapping{Form: "csv", Detector: "AID_ID_Number", At: "t", Name: "Road_EN", Lon: "Longitude", Lat: "Latitude", Values: []Column{{Name: "v", Measure: "speed"}}}
 	text := "\xEF\xBB\xBFAID_ID_Number,Road_EN,Latitude,Longitude,t,v\nAID1,\"Road, near House\",22.25,114.15,,\n AID2 ,Other,812147,833758,,\n"
 	r := mapped(t, places, text, nil)
 	require.Equal(t, []any{"AID1", "Road, near House", 114.15, 22.25}, []any{r.sites[0].ID, r.sites[0].Name, r.sites[0].Lon, r.sites[0].Lat})
 	require.Equal(t, []any{"AID2", 833758.0, 812147.0}, []any{r.sites[1].ID, r.sites[1].X, r.sites[1].Y})
 
 	m := places
-	m.At, m.Values = "Direction", []Column{{Name: "Rotation", Measure: Speed}}
+	m.At, m.Values = "Direction", []Column{{Name: "Rotation", Measure: "speed"}}
 	document := large(t, "hongkong/traffic_speed_volume_occ_info.csv.gz")
 	if document == nil {
 		return
@@ -129,8 +132,8 @@ func TestPositionsInQuotedCells(t *testing.T) {
 
 func TestRowsOfXML(t *testing.T) {
 	m := Mapping{
-		Form: "xml", Rows: "pm", Decimal: ',', Detector: "idelem", At: "../fecha_hora", Layout: "02/01/2006 15:04:05", Where: []string{"error=N"},
-		Values: []Column{{Name: "intensidad", Measure: Flow}, {Name: "ocupacion", Measure: Occupancy}}, Lon: "st_x", Lat: "st_y",
+		Form: "xml", Path: "pm", Decimal: ",", Detector: "idelem", At: "../fecha_hora", Layout: "02/01/2006 15:04:05", Where: []string{"error=N"},
+		Values: []Column{{Name: "intensidad", Measure: "flow"}, {Name: "ocupacion", Measure: "occupancy"}}, Lon: "st_x", Lat: "st_y",
 	}
 	text := `<pms v="1"><fecha_hora>20/07/2026 11:35:00</fecha_hora><pm idelem="1"><intensidad>360</intensidad><ocupacion>2,5</ocupacion><error>N</error></pm>` +
 		`<pm idelem="2"><intensidad>360</intensidad><error>S</error></pm></pms>`
@@ -141,7 +144,7 @@ func TestRowsOfXML(t *testing.T) {
 func TestTimesOfRows(t *testing.T) {
 	f := func(layout, text, want string) {
 		t.Helper()
-		m := Mapping{Form: "json", Detector: "d", At: "t", Layout: layout, Values: []Column{{Name: "v", Measure: Speed, Inputs: "n"}}}
+		m := Mapping{Form: "json", Detector: "d", At: "t", Layout: layout, Values: []Column{{Name: "v", Measure: "speed", Inputs: "n"}}}
 		r := mapped(t, m, `[{"d":1,"t":`+text+`,"v":50,"n":2}]`, nil)
 		require.Equal(t, []string{"1 speed 50" + want}, lines(r.rows))
 	}
@@ -155,7 +158,7 @@ func TestTimesOfRows(t *testing.T) {
 
 // TestSpeedWithoutVehiclesInRows has the number of vehicles beside the speed.
 func TestSpeedWithoutVehiclesInRows(t *testing.T) {
-	m := Mapping{Form: "csv", Detector: "d", At: "t", Values: []Column{{Name: "v", Measure: Speed, Inputs: "n"}, {Name: "n", Measure: Flow, Unit: "vehicles"}}}
+	m := Mapping{Form: "csv", Detector: "d", At: "t", Values: []Column{{Name: "v", Measure: "speed", Inputs: "n"}, {Name: "n", Measure: "flow", Unit: "vehicles"}}}
 	r := mapped(t, m, "d,t,v,n\n1,2026-01-31 08:00:00,0,0\n1,2026-01-31 08:05:00,0,3\n", nil)
 	require.Equal(t, []Outcome{NoVehicle, Measured, Measured, Measured}, []Outcome{r.rows[0].Outcome, r.rows[1].Outcome, r.rows[2].Outcome, r.rows[3].Outcome})
 }
@@ -168,9 +171,9 @@ func FuzzRows(f *testing.F) {
 		f.Add(form, []byte(text))
 	}
 	f.Fuzz(func(t *testing.T, form string, text []byte) {
-		m := Mapping{Form: form, Rows: "r", Detector: "d", At: "t", Values: []Column{{Name: "v", Measure: Speed, Unit: "mph"}, {Name: "w", Measure: Flow, Unit: "vehicles"}}}
+		m := Mapping{Form: form, Path: "r", Detector: "d", At: "t", Values: []Column{{Name: "v", Measure: "speed", Unit: "mph"}, {Name: "w", Measure: "flow", Unit: "vehicles"}}}
 		if form == "json" {
-			m.Rows, m.Detector = "a.b", "../d"
+			m.Path, m.Detector = "a.b", "../d"
 		}
 		checkAny(t, "rows", text, func(o *Options) { o.Mapping, o.Period = &m, time.Minute })
 	})

@@ -72,15 +72,15 @@ func (p *parser) finish(site string, at stamp) error {
 		}
 		p.Values++
 		p.Counts[v.Measure][v.Outcome]++
-		if p.sink.Row != nil {
-			if err := p.sink.Row(&v.Row); err != nil {
-				return err
-			}
-		}
+		p.rows = append(p.rows, v.Row)
 	}
+	rows := p.rows
 	clear(p.twins)
-	p.values = p.values[:0]
-	return nil
+	p.values, p.rows = p.values[:0], p.rows[:0]
+	if p.sink.Rows == nil {
+		return nil
+	}
+	return p.sink.Rows(rows)
 }
 
 // complete sets the codes and intervals of the values. It reports whether each index occurs once,

@@ -22,9 +22,7 @@ func (t *rowReader) readCSV(in io.Reader) error {
 	}
 	r := csv.NewReader(buffered)
 	r.ReuseRecord, r.FieldsPerRecord = true, len(t.Columns)
-	if t.Separator != 0 {
-		r.Comma = t.Separator
-	}
+	r.Comma = t.comma()
 	header := t.Columns
 	row := cells{}
 	for {
@@ -56,7 +54,7 @@ func (t *rowReader) readCSV(in io.Reader) error {
 
 // readJSON reads rows of JSON. In an array within a row, each element is a row.
 func (t *rowReader) readJSON(in io.Reader) error {
-	list, inner, _ := strings.Cut(t.Rows, ".")
+	list, inner, _ := strings.Cut(t.Path, ".")
 	return eachElement(in, list, func(name string, raw json.RawMessage) error {
 		if name != list {
 			return nil
@@ -128,7 +126,7 @@ func (t *rowReader) readXML(in io.Reader) error {
 		return nil
 	}
 	start := func(x *xmlstream.Reader) error {
-		if inside == 0 && string(x.Name()) == t.Rows {
+		if inside == 0 && string(x.Name()) == t.Path {
 			inside = x.Depth()
 			clear(row)
 		}
@@ -152,5 +150,5 @@ func (t *rowReader) readXML(in io.Reader) error {
 		}
 		return add(x.Name(), x.Text())
 	}
-	return walk(in, []string{t.Rows}, start, end)
+	return walk(in, []string{t.Path}, start, end)
 }

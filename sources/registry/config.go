@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
@@ -157,10 +156,8 @@ func (f FeedConfig) validate(at string) error {
 	}
 	if c := f.HTTP; c != nil {
 		set++
-		u, err := url.Parse(c.URL)
 		errs = append(errs,
-			settings.Check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",
-				"%shttp.url must be http://… or https://… with a host", at),
+			settings.Check(settings.IsURL(c.URL), "%shttp.url must be http://… or https://… with a host", at),
 			settings.Check(!strings.ContainsFunc(c.Authorization, unprintable), "%shttp.authorization must not contain control characters", at),
 			settings.Check(c.Interval == 0 || c.Interval >= time.Second,
 				"%shttp.interval is %s, must be 1s or more: shorter intervals burden the server", at, c.Interval),

@@ -14,12 +14,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"trafficd/pipeline/lib/dial"
+	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/contract"
 )
 
@@ -48,8 +48,7 @@ type Config struct {
 
 // ValidateURL returns an error unless base, the value of --url, is an http or https URL.
 func ValidateURL(base string) error {
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if !settings.IsURL(base) {
 		return fmt.Errorf("--url %q must be an http or https URL, for example https://traffic.example.org", base)
 	}
 	return nil

@@ -36,7 +36,7 @@ func helpOfEntries(typ reflect.Type, text string) string {
 	walk = func(typ reflect.Type, at string) {
 		for _, f := range fieldsOf(typ) {
 			below := f.typ
-			if below.Kind() == reflect.Pointer {
+			for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
 				below = below.Elem()
 			}
 			lines = append(lines, "  "+join(at, f.name)+": "+helpOf(typ, f.index))

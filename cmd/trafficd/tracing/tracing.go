@@ -41,10 +41,9 @@ func DefaultConfig() Config { return Config{Ratio: 1} }
 
 // Validate reports every setting that is out of bounds.
 func (c Config) Validate() error {
-	u, err := url.Parse(c.Endpoint)
-	valid := c.Endpoint == "" || err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 	return errors.Join(
-		settings.Check(valid, "endpoint is %q, must be empty or an http or https URL with a host", settings.Redact(c.Endpoint, settings.Mask)),
+		settings.Check(c.Endpoint == "" || settings.IsURL(c.Endpoint),
+			"endpoint is %q, must be empty or an http or https URL with a host", settings.Redact(c.Endpoint, settings.Mask)),
 		settings.Within("ratio", c.Ratio, 0, 1, "it is a fraction"),
 	)
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/url"
 )
 
 // Check returns nil if ok is true, or an error with the formatted text.
@@ -30,6 +31,12 @@ func AtLeast[T cmp.Ordered](key string, v, low T, reason string) error {
 func Positive[T cmp.Ordered](key string, v T, reason string) error {
 	var zero T
 	return Check(v > zero, "%s is %v, must be more than 0: %s", key, v, reason)
+}
+
+// IsURL reports whether text is an http or https URL with a host.
+func IsURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 // IsHostPort reports whether address is host:port. The host may be empty; the port is a number or a

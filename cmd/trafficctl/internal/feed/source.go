@@ -1,5 +1,5 @@
-// Package feed reads measurements from CSV, JSON and NDJSON files or pipes, optionally compressed
-// with gzip, xz or zstd.
+// Package feed reads measurements from CSV, JSON and NDJSON files or pipes, and from publications of
+// traffic authorities, optionally compressed with gzip, xz or zstd.
 //
 //	file ─▶ meter ─▶ decompress ─▶ rowLimiter ─▶ csv | json | ndjson ─▶ assembler ─▶ items
 //	        bytes read              row ≤ 1 MiB   cells of a row         mapping, clock, numbers
@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,7 @@ import (
 
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/schemas/feeds"
 )
 
 // MaxRow is the maximum length of a row of input, in bytes. A measurement is about 150 bytes long,
@@ -56,12 +58,20 @@ const (
 // Config describes the input.
 type Config struct {
 	Path      string
-	Format    Format
+	Format    Format   // or the name of that of Publication
 	Separator rune     // of CSV cells
 	Columns   []string // names of the CSV columns; empty: the first row is the header
 	Mapping   *Mapping // nil: JSON is passed on unchanged, CSV uses DefaultMapping
 	Member    string   // if set, name of the member that holds the measurement in each JSON object
-	SkipRows  int64    // number of rows to skip at the start
+	SkipRows  int64    // number of rows, or of measurements of Publication, to skip at the start
+
+	Publication *Publication // nil: rows
+}
+
+// Publication says how to read a publication of a traffic authority.
+type Publication struct {
+	Format  feeds.Format
+	Options feeds.Options
 }
 
 // DefaultConfig returns the settings for reading standard input and detecting its format.
@@ -75,7 +85,7 @@ func (c Config) Validate() error {
 	switch {
 	case c.Path == "":
 		return errors.New("missing input: specify a file, or - for standard input")
-	case !slices.Contains(formats, c.Format):
+	case !slices.Contains(formats, c.Format) && c.Publication == nil:
 		return fmt.Errorf("--format %q must be one of %v", c.Format, formats)
 	case c.Separator == '"' || c.Separator == '\r' || c.Separator == '\n' || c.Separator == 0:
 		return fmt.Errorf("--separator %q is reserved in CSV; use a different character", c.Separator)
@@ -184,7 +194,8 @@ func (f *File) Close() error {
 // Source is an open input of measurements.
 type Source struct {
 	*File
-	Empty int64 // number of measurements omitted because their cells were empty
+	Empty  int64         // number of measurements omitted because their cells were empty
+	Values feeds.Summary // of a publication, after it was read
 
 	cfg    Config
 	row    *rowLimiter
@@ -223,16 +234,50 @@ func Open(ctx context.Context, cfg Config, stdin io.Reader) (*Source, error) {
 func (s *Source) Items() iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		each := s.eachElement
-		switch s.format {
-		case CSV:
+		switch {
+		case s.cfg.Publication != nil:
+			each = s.eachValue
+		case s.format == CSV:
 			each = s.eachRecord
-		case NDJSON:
+		case s.format == NDJSON:
 			each = s.eachLine
 		}
 		if err := each(yield); err != nil && !errors.Is(err, errStopped) {
 			yield(measurement.Item{}, fmt.Errorf("cannot read %s: %w", s.cfg.name(), err))
 		}
 	}
+}
+
+// eachValue reads a publication: its measurements and, as the feeder sends them, the totals of
+// carriageways.
+func (s *Source) eachValue(yield yieldFunc) (err error) {
+	s.row.left = math.MaxInt // the format has bounds of its own
+	p := s.cfg.Publication
+	position := measurement.Position{}
+	var body []byte
+	emit := func(rows []feeds.Row) error {
+		for i := range rows {
+			if rows[i].Outcome != feeds.Measured {
+				continue
+			}
+			if position.Row++; position.Row <= s.cfg.SkipRows {
+				continue
+			}
+			m := rows[i].Measurement()
+			body = m.AppendJSON(body[:0])
+			if !yield(measurement.Item{JSON: body, Detector: rows[i].Site, Position: position}, nil) {
+				return errStopped
+			}
+		}
+		return nil
+	}
+	s.Values, err = p.Format.Parse(s.text, p.Options, feeds.Sink{Rows: func(rows []feeds.Row) error {
+		if err := emit(rows); err != nil {
+			return err
+		}
+		return emit(p.Options.Table.Totals(rows))
+	}})
+	return err
 }
 
 // yieldFunc receives items. It returns false to stop.

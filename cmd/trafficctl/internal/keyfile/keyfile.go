@@ -3,22 +3,16 @@
 package keyfile
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/sys/unix"
 
-	"trafficd/pipeline/lib/replace"
+	"trafficd/cmd/trafficctl/internal/yamlfile"
 	"trafficd/sources/api"
 )
 
@@ -85,34 +79,20 @@ func Revoke(path, name string) error {
 }
 
 // edit rewrites the file after apply has changed the items of its `keys` list, unless the daemon
-// could not use the result: its previous keys would stay in use. edit locks the directory, because
-// a lock on the replaced file would be lost.
-func edit(path string, apply func(keys *yaml.Node) error) (err error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
+// could not use the result: its previous keys would stay in use.
+func edit(path string, apply func(keys *yaml.Node) error) error {
+	change := func(root *yaml.Node) error {
+		keys, err := yamlfile.List(root, "keys")
+		if err != nil {
+			return err
+		}
+		return apply(keys)
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close() // releases the lock
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
-	old, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	text, err := change(old, apply)
-	if err != nil {
-		return err
-	}
-	if _, err := api.ParseKeys(text); err != nil {
-		return fmt.Errorf("the daemon could not use the new file; correct the file first: %w", err)
-	}
-	return replace.File(path, 0o600, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
+	return yamlfile.Edit(path, change, func(text []byte) error {
+		if _, err := api.ParseKeys(text); err != nil {
+			return fmt.Errorf("the daemon could not use the new file; correct the file first: %w", err)
+		}
+		return nil
 	})
 }
 
@@ -124,56 +104,5 @@ func named(name string) func(entry *yaml.Node) bool {
 	}
 }
 
-// change returns the text of a keys file after apply has changed the items of the `keys` list. It
-// adds the list if it is missing.
-func change(old []byte, apply func(keys *yaml.Node) error) ([]byte, error) {
-	var doc, more yaml.Node
-	in := yaml.NewDecoder(bytes.NewReader(old))
-	switch err := in.Decode(&doc); {
-	case errors.Is(err, io.EOF): // empty; the parser does not keep comments without content
-		return change(append(bytes.Clone(old), "\nkeys: []\n"...), apply)
-	case err != nil:
-		return nil, fmt.Errorf("invalid YAML (correct the file first): %w", err)
-	}
-	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the file has several YAML documents, but the daemon reads only the first; merge them")
-	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return nil, errors.New("the file must be a mapping with the key `keys`; check that this is the right file")
-	}
-	at := 0 // index of the `keys` key in root.Content; its value follows it
-	for at < len(root.Content) && root.Content[at].Value != "keys" {
-		at += 2
-	}
-	if at == len(root.Content) {
-		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "keys"}, &yaml.Node{Kind: yaml.SequenceNode})
-	}
-	keys := root.Content[at+1]
-	if keys.Tag == "!!null" { // `keys:` without a value
-		keys.Kind, keys.Tag, keys.Value = yaml.SequenceNode, "", ""
-		if keys.LineComment != "" {
-			root.Content[at].LineComment, keys.LineComment = keys.LineComment, ""
-		}
-	}
-	if keys.Kind != yaml.SequenceNode {
-		return nil, errors.New("`keys` must be a list; check that this is the right file")
-	}
-	keys.Style = 0 // `keys: []` becomes a block
-	if err := apply(keys); err != nil {
-		return nil, err
-	}
-	return encode(&doc), nil
-}
-
 // Text returns an entry in the format of the keys file.
-func Text(e api.KeyEntry) string { return string(encode([]api.KeyEntry{e})) }
-
-func encode(v any) []byte {
-	var text bytes.Buffer
-	out := yaml.NewEncoder(&text)
-	out.SetIndent(2)
-	_ = out.Encode(v) // encoding plain values to memory cannot fail
-	_ = out.Close()
-	return text.Bytes()
-}
+func Text(e api.KeyEntry) string { return yamlfile.Text([]api.KeyEntry{e}) }

@@ -1,4 +1,4 @@
-package main
+package authority
 
 import (
 	"bufio"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"trafficd/cmd/feeder/config"
 	"trafficd/pipeline/lib/settings"
 )
 
@@ -29,10 +28,11 @@ const (
 	maxRedirects = 5
 )
 
-// source is a document at an address. It is not safe for concurrent use.
-type source struct {
+// Source is a document at an address. It is not safe for concurrent use.
+type Source struct {
+	Path string // of the file with the last download
+
 	url      string
-	path     string // of the file with the last download
 	header   http.Header
 	bodyFile string
 	client   http.Client
@@ -44,10 +44,10 @@ type source struct {
 // validators are those of the last download.
 type validators struct{ etag, lastModified string }
 
-// newSource returns the source of a document of a feed.
-func newSource(f config.Feed, url, path string) (s *source, err error) {
-	s = &source{url: url, path: path, bodyFile: f.BodyFile}
-	if s.header, err = f.Header(); err != nil {
+// NewSource returns the source of a document of a feed, which is downloaded to the file at path.
+func NewSource(f Feed, url, path string) (s *Source, err error) {
+	s = &Source{url: url, Path: path, bodyFile: f.BodyFile}
+	if s.header, err = f.Header(""); err != nil {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -72,9 +72,9 @@ func newSource(f config.Feed, url, path string) (s *source, err error) {
 	return s, nil
 }
 
-// fetch downloads the document to the file, unless the version that was kept is still current.
+// Fetch downloads the document to the file, unless the version that was kept is still current.
 // modified is when the server says that it was changed, or zero.
-func (s *source) fetch(ctx context.Context) (changed bool, modified time.Time, err error) {
+func (s *Source) Fetch(ctx context.Context) (changed bool, modified time.Time, err error) {
 	method, body := http.MethodGet, io.Reader(nil)
 	if s.bodyFile != "" {
 		envelope, err := os.ReadFile(s.bodyFile)
@@ -111,7 +111,7 @@ func (s *source) fetch(ctx context.Context) (changed bool, modified time.Time, e
 	case response.StatusCode != http.StatusOK:
 		return false, modified, fmt.Errorf("%s: %s", address, response.Status)
 	}
-	file, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := os.OpenFile(s.Path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return false, modified, err
 	}
@@ -130,12 +130,12 @@ func (s *source) fetch(ctx context.Context) (changed bool, modified time.Time, e
 	return true, modified, nil
 }
 
-// keep makes the last download the version that is not downloaded again. It is called after the
+// Keep makes the last download the version that is not downloaded again. It is called after the
 // document was used, so that one that cannot be read is downloaded again.
-func (s *source) keep() { s.etag, s.lastModified = s.next.etag, s.next.lastModified }
+func (s *Source) Keep() { s.etag, s.lastModified = s.next.etag, s.next.lastModified }
 
-// readDocument calls read with the content of a file, decompressed if it is gzip.
-func readDocument(path string, read func(io.Reader) error) error {
+// Read calls read with the content of a file that was downloaded, decompressed if it is gzip.
+func Read(path string, read func(io.Reader) error) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
