@@ -55,7 +55,7 @@ ones win. Only one instance may use a spool.`,
 // deep, those with trafficd and the feeds.
 func check(ctx context.Context, c *config.Config, deep bool) error {
 	var errs []error
-	key, err := readKey(c.Trafficd.KeyFile)
+	key, err := client.ReadKey("trafficd.key_file", c.Trafficd.KeyFile)
 	if err == nil {
 		var daemon *client.Client
 		if daemon, err = client.New(c.Trafficd.Config(key), client.Ingest); err == nil && deep {

@@ -10,8 +10,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"trafficd/cmd/internal/client"
@@ -20,15 +18,6 @@ import (
 
 // The delay before a batch is sent again doubles up to maxRetry. Tests change it.
 var firstRetry, maxRetry = time.Second, 30 * time.Second
-
-func readKey(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("trafficd.key_file: cannot read the API key: %w", err)
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	return strings.TrimSpace(line), nil
-}
 
 func compress(body []byte) ([]byte, error) {
 	var packed bytes.Buffer

@@ -288,6 +288,9 @@ func (p *publication) check(ctx context.Context, std streams, path string) (*fin
 	fmt.Fprintf(w, "values\t%s\n", strings.Replace(outcomes(s), " values", "", 1))
 	most(w, "codes", c.codes)
 	most(w, "reasons", c.reasons)
+	if c.listed == 0 && c.Of(feeds.Measured) > 0 {
+		fmt.Fprintln(w, "\tno site has a position or named lanes: set --sites if the authority publishes a list of sites")
+	}
 	for i, text := range c.first {
 		fmt.Fprintf(w, "%s\t%s\n", map[bool]string{true: "first"}[i == 0], text)
 	}

@@ -21,6 +21,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	feeder "trafficd/cmd/feeder/config"
+	"trafficd/cmd/internal/authority"
+	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/trafficctl/internal/keyfile"
 	"trafficd/cmd/trafficctl/internal/yamlfile"
@@ -29,6 +31,7 @@ import (
 	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/feeds"
 	"trafficd/sources/api"
+	"trafficd/sources/registry"
 )
 
 const feedAddHelp = `Show what a publication contains, as trafficctl feed check does, and configure the feeder,
@@ -58,7 +61,6 @@ const feedAddExamples = `  trafficctl feed add https://opendata.ndw.nu/trafficsp
 type addition struct {
 	publication
 	instance, dir string
-	every         time.Duration
 
 	feeder *feeder.Config
 	daemon *daemon.Config
@@ -68,7 +70,6 @@ type addition struct {
 	keyFile, keysFile string
 	key               string
 	add               struct{ key, feed, list bool } // what is missing
-	entry             *yaml.Node                     // of the feed
 }
 
 func newFeedAdd(std streams) *cobra.Command {
@@ -80,7 +81,7 @@ func newFeedAdd(std streams) *cobra.Command {
 	f.StringVar(&a.instance, "product-instance", "", "product instance of the measurements: your name for a set of detectors (required)")
 	f.StringVar(&a.Name, "name", "", "name of the feed in metrics and messages (default the product instance)")
 	f.StringVar(&a.dir, "dir", ".", "`directory` of feeder.yaml and trafficd.yaml")
-	f.DurationVar(&a.every, "every", 0, "time between pulls: half of the time between publications (default 30s)")
+	f.DurationVar(&a.Every, "every", 0, "time between pulls: half of the time between publications (default 30s)")
 	_ = cmd.MarkFlagRequired("product-instance")
 	return cmd
 }
@@ -99,7 +100,15 @@ func (a *addition) run(ctx context.Context, std streams, url string) error {
 	case c.noLength > 0:
 		return errors.New("nothing was written: --period is missing")
 	}
-	a.URL, a.Format, a.Every = url, c.Name, a.every
+	a.URL, a.Format, a.Rows = url, c.Name, c.Mapping
+	for _, path := range []*string{&a.BodyFile, &a.Cert, &a.Key, &a.CA} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
 	if a.Name == "" {
 		a.Name = strings.Trim(regexp.MustCompile(`[^a-z0-9_-]+`).ReplaceAllString(strings.ToLower(a.instance), "-"), "-")
 	}
@@ -122,7 +131,6 @@ func (a *addition) path(name string) string { return filepath.Join(a.dir, name) 
 
 // plan reads the files, and finds out what is missing and whether it can be added.
 func (a *addition) plan() error {
-	var err error
 	exists := func(name string) bool { _, err := os.Stat(a.path(name)); return err == nil }
 	load := func(name string) conf.Options {
 		o := conf.Options{}
@@ -134,78 +142,20 @@ func (a *addition) plan() error {
 	a.trial, a.new = !exists("trafficd.yaml"), !exists("feeder.yaml")
 	a.feeder, _, _ = feeder.Load(load("feeder.yaml")) // the result is checked before it is written
 	a.daemon, _, _ = daemon.Load(load("trafficd.yaml"))
-	if a.entry, err = a.newEntry(); err != nil {
-		return err
-	}
 	return errors.Join(a.planFeed(), a.planList(), a.planKey())
-}
-
-// newEntry returns the entry of the feed in the feeder's configuration.
-func (a *addition) newEntry() (*yaml.Node, error) {
-	entry := &yaml.Node{Kind: yaml.MappingNode}
-	set := func(key string, value any) {
-		if !reflect.ValueOf(value).IsZero() {
-			_ = yamlfile.SetDefault(entry, value, key) // cannot fail for a new key
-		}
-	}
-	set("name", a.Name)
-	set("url", a.URL)
-	set("format", a.Format)
-	set("sites", a.Sites)
-	if a.Every != 0 {
-		set("every", a.Every.String())
-	}
-	set("headers", a.Headers)
-	for i, file := range []string{a.BodyFile, a.Cert, a.Key, a.CA} {
-		if file != "" {
-			absolute, err := filepath.Abs(file)
-			if err != nil {
-				return nil, err
-			}
-			set([]string{"body_file", "cert", "key", "ca"}[i], absolute)
-		}
-	}
-	set("time", a.Time)
-	if a.Period != 0 {
-		set("period", a.Period.String())
-	}
-	set("zone", a.Zone)
-	if a.rows != "" {
-		text, err := os.ReadFile(a.rows)
-		var mapping yaml.Node
-		if err == nil {
-			err = yaml.Unmarshal(text, &mapping)
-		}
-		if err != nil {
-			return nil, err
-		}
-		set("rows", mapping.Content[0])
-	}
-	return entry, nil
 }
 
 // planFeed returns an error if the name of the feed is that of another one.
 func (a *addition) planFeed() error {
-	var file struct{ Feeds []map[string]any }
-	text, err := os.ReadFile(a.path("feeder.yaml"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		return fmt.Errorf("cannot read %s: %w", a.path("feeder.yaml"), err)
-	}
-	var wanted map[string]any
-	if err := a.entry.Decode(&wanted); err != nil {
-		return err
-	}
-	i := slices.IndexFunc(file.Feeds, func(f map[string]any) bool { return f["name"] == a.Name })
+	i := slices.IndexFunc(a.feeder.Feeds, func(f authority.Feed) bool { return f.Name == a.Name })
 	if a.add.feed = i < 0; a.add.feed {
 		return nil
 	}
-	for key, value := range wanted { // other settings may have been added by hand
-		if !reflect.DeepEqual(file.Feeds[i][key], value) {
+	exists, wanted := reflect.ValueOf(a.feeder.Feeds[i]), reflect.ValueOf(a.Feed)
+	for i := range wanted.NumField() { // other settings may have been added by hand
+		if w := wanted.Field(i); !w.IsZero() && !reflect.DeepEqual(w.Interface(), exists.Field(i).Interface()) {
 			return fmt.Errorf("the feed %q exists in %s, but with another %s; choose another --name, or edit the file",
-				a.Name, a.path("feeder.yaml"), key)
+				a.Name, a.path("feeder.yaml"), wanted.Type().Field(i).Tag.Get("setting"))
 		}
 	}
 	return nil
@@ -245,12 +195,10 @@ func (a *addition) planKey() error {
 	const name = "feeder"
 	a.keyFile = cmp.Or(a.feeder.Trafficd.KeyFile, a.path("feeder.key"))
 	a.keysFile = cmp.Or(a.daemon.API.KeysFile, a.path("keys.yaml"))
-	text, err := os.ReadFile(a.keyFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	var err error
+	if a.key, err = client.ReadKey("trafficd.key_file", a.keyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	a.key = strings.TrimSpace(line)
 	entries := a.daemon.API.Keys
 	if _, err := os.Stat(a.keysFile); err == nil {
 		more, err := keyfile.Read(a.keysFile)
@@ -376,6 +324,10 @@ func (a *addition) writeKey() error {
 	return err
 }
 
+// listEvery is how often the daemon reads the feeder's list of sites: new sites wait for it. Unless
+// the list has changed, it costs a header.
+const listEvery = 10 * time.Second
+
 // addList adds the list of sites to the daemon's configuration.
 func (a *addition) addList(root *yaml.Node) error {
 	err := yamlfile.SetDefault(root, a.keysFile, "api", "keys_file")
@@ -388,13 +340,8 @@ func (a *addition) addList(root *yaml.Node) error {
 	if err != nil || !a.add.list {
 		return err
 	}
-	entry := &yaml.Node{Kind: yaml.MappingNode}
-	err = errors.Join(yamlfile.SetDefault(entry, a.instance, "product_instance"),
-		yamlfile.SetDefault(entry, a.listURL(), "http", "url"), yamlfile.SetDefault(entry, "10s", "http", "interval"))
-	if err != nil {
-		return err
-	}
-	return appendTo(root, entry, "registry", "feeds")
+	list := registry.FeedConfig{ProductInstance: a.instance, HTTP: &registry.HTTPConfig{URL: a.listURL(), Interval: listEvery}}
+	return appendTo(root, conf.Entry(list), "registry", "feeds")
 }
 
 // addFeed adds the feed to the feeder's configuration.
@@ -409,17 +356,15 @@ func (a *addition) addFeed(root *yaml.Node) error {
 	if err != nil || !a.add.feed {
 		return err
 	}
-	return appendTo(root, a.entry, "feeds")
+	return appendTo(root, conf.Entry(a.Feed), "feeds")
 }
 
-func appendTo(root *yaml.Node, value any, keys ...string) error {
+func appendTo(root, entry *yaml.Node, keys ...string) error {
 	list, err := yamlfile.List(root, keys...)
-	if err != nil {
-		return err
+	if err == nil {
+		list.Content = append(list.Content, entry)
 	}
-	entry := &yaml.Node{}
-	list.Content = append(list.Content, entry)
-	return entry.Encode(value)
+	return err
 }
 
 // report writes what was written, and what to do next.

@@ -216,13 +216,9 @@ func (c *connection) client() (*client.Client, error) {
 	case cfg.Key != "" && c.keyFile != "":
 		return nil, errors.New("use either --key or --key-file, not both")
 	case c.keyFile != "":
-		text, err := os.ReadFile(c.keyFile)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read --key-file: %w", err)
-		}
-		first, _, _ := strings.Cut(string(text), "\n")
-		if cfg.Key = strings.TrimSpace(first); cfg.Key == "" {
-			return nil, fmt.Errorf("the first line of --key-file %s is empty; it must contain the API key", c.keyFile)
+		var err error
+		if cfg.Key, err = client.ReadKey("--key-file", c.keyFile); err != nil {
+			return nil, err
 		}
 	case cfg.Key == "":
 		cfg.Key = os.Getenv(envKey)

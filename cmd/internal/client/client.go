@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -72,6 +73,19 @@ func (c Config) validate() error {
 		return fmt.Errorf("--timeout %s must be at least 1s", c.Timeout)
 	}
 	return nil
+}
+
+// ReadKey returns the API key on the first line of the file that a setting or flag names.
+func ReadKey(setting, path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read %s: %w", setting, err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	if line = strings.TrimSpace(line); line == "" {
+		return "", fmt.Errorf("the first line of %s %s is empty; it must contain the API key", setting, path)
+	}
+	return line, nil
 }
 
 // Client calls one service of a daemon. It is safe for concurrent use.

@@ -24,6 +24,34 @@ func Print[T any](w io.Writer, c *T, origins Origins) error {
 	return e.Close()
 }
 
+// Entry returns the settings of a section that are not zero, secrets included.
+func Entry(section any) *yaml.Node { return entry(reflect.ValueOf(section)) }
+
+func entry(v reflect.Value) *yaml.Node {
+	n := &yaml.Node{}
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		return scalar(v.Interface().(time.Duration).String())
+	case v.Kind() == reflect.Pointer:
+		return entry(v.Elem())
+	case isSection(v.Type()):
+		n.Kind = yaml.MappingNode
+		for _, f := range fieldsOf(v.Type()) {
+			if below := v.FieldByIndex(f.index); !below.IsZero() {
+				n.Content = append(n.Content, scalar(f.name), entry(below))
+			}
+		}
+	case v.Kind() == reflect.Slice:
+		n.Kind = yaml.SequenceNode
+		for i := range v.Len() {
+			n.Content = append(n.Content, entry(v.Index(i)))
+		}
+	default:
+		_ = n.Encode(v.Interface()) // cannot fail for a scalar
+	}
+	return n
+}
+
 func node(v reflect.Value, key string, origins Origins) *yaml.Node {
 	n := content(v, key, origins)
 	switch from := origins[key]; {

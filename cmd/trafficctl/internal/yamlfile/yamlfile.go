@@ -63,7 +63,10 @@ func changed(old []byte, change func(root *yaml.Node) error) ([]byte, error) {
 		if err := change(root); err != nil {
 			return nil, err
 		}
-		return append(bytes.Clone(old), "\n"+Text(root)...), nil
+		if len(old) > 0 {
+			old = append(bytes.TrimRight(old, "\n"), "\n\n"...)
+		}
+		return append(old, Text(root)...), nil
 	}
 	if !hasLines(doc) { // otherwise, a blank line may be part of a value
 		var marked strings.Builder
