@@ -74,10 +74,10 @@ func (c *clock) check(r reading) error {
 	switch {
 	case c.jumped != (reading{}) && r.elapsed-c.jumped.elapsed < clockConfirmation:
 		err = fmt.Errorf("the clock has jumped ahead by %s: batches are rejected with 503 until it is set back, has kept its new time for %s, "+
-			"or the daemon is restarted; see the runbook, TrafficdClockWrong", jump.Round(time.Second), clockConfirmation)
+			"or the daemon is restarted", jump.Round(time.Second), clockConfirmation)
 	case ahead > ClockTolerance:
 		err = fmt.Errorf("the newest frame in the journal was received at %s, which is %s ahead of the clock: batches are rejected with 503; "+
-			"correct the clock, or stop the daemon and run trafficctl journal restamp; see the runbook, TrafficdClockWrong",
+			"correct the clock, or stop the daemon and run trafficctl journal restamp",
 			time.Unix(0, c.stamped).UTC().Format(time.RFC3339), ahead.Round(time.Second))
 	case c.jumped != (reading{}):
 		c.trusted, c.jumped = r, reading{}

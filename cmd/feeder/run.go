@@ -204,19 +204,22 @@ func readiness(list *siteList, all []*feed) ops.Readiness {
 	components := map[string]ops.Component{}
 	own := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text()}}
 	if !list.isReady() {
-		own.Add(ops.NotReady, "no site has been read yet, so that trafficd gets no list")
+		own.Add(ops.NotReady, ops.FeedStale, "no site has been read yet, so that trafficd gets no list")
 	}
 	components["feeder"] = own
 	for _, f := range all {
 		s := f.state.Load()
 		c := ops.Component{State: ops.OK, Detail: map[string]any{"spool_bytes": f.spool.Bytes(), "new_values": s.advanced}}
-		for _, err := range []error{s.pull, s.table, s.unsent} {
+		add := func(see ops.Entry, err error) {
 			if err != nil && !errors.Is(err, context.Canceled) {
-				c.Add(ops.Degraded, err.Error())
+				c.Add(ops.Degraded, see, err.Error())
 			}
 		}
+		add(ops.FeedStale, s.pull)
+		add(ops.FeedStale, s.table)
+		add(ops.FeedUnsent, s.unsent)
 		if why := f.stale(); why != "" && s.pull == nil {
-			c.Add(ops.Degraded, why)
+			c.Add(ops.Degraded, ops.FeedStale, why)
 		}
 		components["feeds."+f.cfg.Name] = c // a feed may be named feeder
 	}

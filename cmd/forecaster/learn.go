@@ -82,6 +82,7 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 		f.log.Warn().Err(content.Locations).Int("streets", content.Unlocated).Msg("publishing streets without a location")
 	}
 	f.content, f.changed = content, changed
+	detectors.Set(float64(content.Detectors))
 	unplaced.Set(float64(content.Unplaced))
 	unlocated.Set(float64(content.Unlocated))
 	return nil

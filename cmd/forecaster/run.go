@@ -34,6 +34,7 @@ var (
 		"Time from the query to the end of the publication, in seconds.")
 	originGauge = metrics.NewGauge("trafficd_forecaster_origin_timestamp_seconds",
 		"End of the last interval before the published forecasts, as Unix time in seconds.")
+	detectors = metrics.NewGauge("trafficd_forecaster_detectors", "Detectors in the file.")
 	unplaced  = metrics.NewGauge("trafficd_forecaster_unplaced_detectors", "Detectors without a street.")
 	unlocated = metrics.NewGauge("trafficd_forecaster_unlocated_streets",
 		"Streets without a location, or with one that cannot be encoded: no map shows their forecasts.")
@@ -82,6 +83,9 @@ type status struct {
 }
 
 func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
+	for _, step := range []string{"learn", "detectors", "forecast", "publish"} {
+		failures.WithLabelValues(step) // Prometheus does not see the first failure if the counter appears with it
+	}
 	conn, err := connect(c)
 	if err != nil {
 		return fmt.Errorf("clickhouse.%w", err)
@@ -109,23 +113,26 @@ func (f *forecaster) readiness() ops.Readiness {
 	s := f.state.Load()
 	c := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text(), "streets": s.streets}}
 	if s.origin.IsZero() {
-		c.Add(ops.NotReady, "no forecasts have been published yet")
+		c.Add(ops.NotReady, ops.ForecasterFailing, "no forecasts have been published yet")
 	} else {
 		c.Detail["origin"] = s.origin
 	}
 	if age := time.Since(s.origin); !s.origin.IsZero() && age > 2*f.cfg.Model.Interval+f.cfg.Forecasts.Grace {
-		c.Add(ops.Degraded, fmt.Sprintf("the published forecasts are from %s", s.origin.UTC().Format(time.RFC3339)))
+		c.Add(ops.Degraded, ops.ForecasterFailing, fmt.Sprintf("the published forecasts are from %s", s.origin.UTC().Format(time.RFC3339)))
 	}
-	for _, err := range []error{s.err, s.learn, s.invalid} {
+	for _, err := range []error{s.err, s.learn} {
 		if err != nil {
-			c.Add(ops.Degraded, err.Error())
+			c.Add(ops.Degraded, ops.ForecasterFailing, err.Error())
 		}
+	}
+	if s.invalid != nil {
+		c.Add(ops.Degraded, ops.PlacesMissing, s.invalid.Error())
 	}
 	if len(s.uncovered) > 0 {
 		c.Detail["uncovered_measure_types"] = s.uncovered
 	}
 	if n := s.streets[model.Pooled] + s.streets[model.Persist]; n > 0 {
-		c.Add(ops.Degraded, fmt.Sprintf("streets with too little history: %d", n))
+		c.Add(ops.Degraded, ops.ForecasterFailing, fmt.Sprintf("streets with too little history: %d", n))
 	}
 	return ops.NewReadiness(map[string]ops.Component{"forecaster": c})
 }

@@ -104,7 +104,7 @@ func (d *daemon) steps() []step {
 		{
 			"operators' listener",
 			func() (err error) {
-				if d.ops, err = ops.Start(cfg.Ops, d.readiness, d.operatorRoutes(), log); d.ops != nil {
+				if d.ops, err = ops.Start(cfg.Ops, d.readiness, d.operatorRoutes(), log); err == nil && cfg.Ops.Listen != "" {
 					log.Info().Str("url", "http://"+d.ops.Address()+"/").Msg("web page for operators")
 				}
 				return err

@@ -98,7 +98,7 @@ func TestForecastKeyWithoutFeed(t *testing.T) {
 	var c ops.Component
 	d.Eventually(func() bool { _, r := d.Readiness(); c = r.Components["forecasts"]; return c.State != "" }, "started")
 	require.Equal(t, ops.NotReady, c.State, "no other key can be served")
-	require.Equal(t, []string{noForecasts}, c.Reasons)
+	require.Equal(t, []string{noForecasts + "; see the runbook, TrafficdNotReady"}, c.Reasons)
 	response, body := d.layer("map", "")
 	require.Equal(t, http.StatusForbidden, response.StatusCode, "no retry would help")
 	require.Contains(t, string(body), "the operator must set forecasts.feed")

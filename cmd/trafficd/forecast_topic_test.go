@@ -107,7 +107,7 @@ func TestDeadForecastProducer(t *testing.T) {
 	d.Eventually(func() bool { _, r = d.Readiness(); return d.Metric("trafficd_forecasts_failing") == 0 }, "the topic was read")
 	_, r = d.Readiness()
 	require.Equal(t, ops.NotReady, r.Components["forecasts"].State)
-	require.Regexp(t, `^no street has a current or future forecast; the newest data is 2h\d+m0s old: the layer is no longer served \(layers.stale\)$`, r.Components["forecasts"].Reasons[0])
+	require.Regexp(t, `^no street has a current or future forecast; the newest data is 2h\d+m0s old: the layer is no longer served \(layers.stale\); see the runbook, TrafficdForecastsStale$`, r.Components["forecasts"].Reasons[0])
 	require.Greater(t, d.Metric("trafficd_layers_age_seconds"), 7000.0)
 	require.EqualValues(t, 1, d.Metric("trafficd_layers_stale"))
 }

@@ -11,6 +11,8 @@ import (
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline"
+	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/schemas/contract"
 	"trafficd/sources/registry"
 )
@@ -38,14 +40,14 @@ const (
 func (d *daemon) readiness() ops.Readiness {
 	self := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text()}}
 	if d.draining.Load() {
-		self.Add(ops.NotReady, "draining")
+		self.Add(ops.NotReady, ops.Unready, "draining")
 	}
 	if !d.started.Load() { // the parts do not exist yet
-		self.Add(ops.NotReady, "starting")
+		self.Add(ops.NotReady, ops.Unready, "starting")
 		return ops.NewReadiness(map[string]ops.Component{"daemon": self})
 	}
 	if d.registriesPending() { // a load balancer must not send batches before the registries have been read
-		self.Add(ops.NotReady, "starting: the detector registries are being read")
+		self.Add(ops.NotReady, ops.Unready, "starting: the detector registries are being read")
 	}
 	clients := d.keys.Clients()
 	components := map[string]ops.Component{"journal": d.journalState(clients), "keys": d.keysState(), "settings": d.reloads.state()}
@@ -58,11 +60,11 @@ func (d *daemon) readiness() ops.Readiness {
 	d.addDeliveries(components)
 	idempotency := ops.Component{State: ops.OK}
 	if err := d.idempotency.Full(); err != nil {
-		idempotency.Add(ops.Degraded, err.Error())
+		idempotency.Add(ops.Degraded, ops.JournalFull, err.Error())
 	}
 	components["idempotency"] = idempotency
-	if expires, problems := d.api.Certificate(time.Now()); !expires.IsZero() {
-		components["certificate"] = certificateState(expires, problems)
+	if expires, invalid, stale := d.api.Certificate(time.Now()); !expires.IsZero() {
+		components["certificate"] = certificateState(expires, invalid, stale)
 	}
 	if c, show := d.forecastState(clients); show {
 		components["forecasts"] = c
@@ -78,7 +80,7 @@ func (d *daemon) readiness() ops.Readiness {
 		}
 	} else if len(clients) > 0 {
 		keys := components["keys"]
-		keys.Add(ops.NotReady, "no key can be served")
+		keys.Add(ops.NotReady, ops.Unready, "no key can be served")
 		components["keys"] = keys
 	}
 	components["daemon"] = self
@@ -108,19 +110,18 @@ func (d *daemon) addDeliveries(components map[string]ops.Component) {
 		c := storeState(x.Status())
 		if d.shared != nil {
 			if n := d.shared.Deleted(x.name); n > 0 {
-				c.Add(ops.Degraded, fmt.Sprintf("the log's retention deleted %d batches before they were delivered;"+
-					" see the runbook, TrafficdLogDeleted", n))
+				c.Add(ops.Degraded, ops.LogDeleted, fmt.Sprintf("the log's retention deleted %d batches before they were delivered", n))
 			}
 		}
 		components[x.name] = c
 		rows, records := d.dead.Count(x.name)
 		if rows > 0 {
-			letters.Add(ops.Degraded, fmt.Sprintf("%s in the dead-letter file, rejected by %s; see the runbook, TrafficdDeadLetters",
+			letters.Add(ops.Degraded, ops.DeadLetters, fmt.Sprintf("%s in the dead-letter file, rejected by %s",
 				status.Measurements(float64(rows)), x.name))
 		}
 		if records > 0 {
-			letters.Add(ops.Degraded, fmt.Sprintf("records of the log that are not intact batches, skipped by the delivery to %s: "+
-				"%d in the dead-letter file; see the runbook, TrafficdRecordQuarantined", x.name, records))
+			letters.Add(ops.Degraded, ops.RecordQuarantined, fmt.Sprintf(
+				"records of the log that are not intact batches, skipped by the delivery to %s: %d in the dead-letter file", x.name, records))
 		}
 	}
 	components["dead_letters"] = letters
@@ -135,19 +136,33 @@ func (d *daemon) journalState(clients []*contract.Client) ops.Component {
 	if d.local != nil {
 		c.Detail["oldest_frame"], c.Detail["next_frame"] = d.local.Bounds()
 	}
-	if err := cmp.Or(d.journal.Ready(""), d.intake.CheckClock()); err != nil {
-		c.Add(ops.NotReady, err.Error())
+	if err := d.intake.CheckClock(); err != nil {
+		c.Add(ops.NotReady, ops.ClockWrong, err.Error())
+		return c
+	}
+	if err := d.journal.Ready(""); err != nil {
+		c.Add(ops.NotReady, journalEntry(err), err.Error())
 		return c
 	}
 	for _, client := range clients {
-		if err := d.journalReady(client.ProductInstance); err != nil && client.May(contract.RightIngest) {
-			reason := fmt.Sprintf("product instance %q: %s", client.ProductInstance, err)
-			if !slices.Contains(c.Reasons, reason) {
-				c.Add(ops.NotReady, reason)
-			}
+		if err := d.journal.Ready(client.ProductInstance); err != nil && client.May(contract.RightIngest) {
+			c.Add(ops.NotReady, journalEntry(err), fmt.Sprintf("product instance %q: %s", client.ProductInstance, err))
 		}
 	}
 	return c
+}
+
+// journalEntry returns the entry about an error of Ready.
+func journalEntry(err error) ops.Entry {
+	switch {
+	case errors.Is(err, durable.ErrFull):
+		return ops.JournalFull
+	case errors.Is(err, journal.ErrDiskLow):
+		return ops.DiskLow
+	case errors.Is(err, journal.ErrFailed):
+		return ops.JournalErrors
+	}
+	return ops.Unready
 }
 
 // journalReady returns an error if the journal rejects the batches of the product instance.
@@ -159,20 +174,23 @@ func (d *daemon) keysState() ops.Component {
 	clients := d.keys.Clients()
 	c := ops.Component{State: ops.OK, Detail: map[string]any{"keys": len(clients)}}
 	if len(clients) == 0 {
-		c.Add(ops.NotReady, noKeys)
+		c.Add(ops.NotReady, ops.Unready, noKeys)
 	}
 	if err := d.keys.Err(); err != nil {
-		c.Add(ops.Degraded, err.Error())
+		c.Add(ops.Degraded, ops.KeysInvalid, err.Error())
 	}
 	return c
 }
 
 // certificateState returns the state of the TLS certificate that clients see. It is never NotReady:
 // clients that do not check the certificate, such as some load balancers, can still be served.
-func certificateState(expires time.Time, problems []error) ops.Component {
+func certificateState(expires time.Time, invalid, stale error) ops.Component {
 	c := ops.Component{State: ops.OK, Detail: map[string]any{"expires": expires.UTC()}}
-	for _, err := range problems {
-		c.Add(ops.Degraded, err.Error())
+	if invalid != nil {
+		c.Add(ops.Degraded, ops.CertificateExpires, invalid.Error())
+	}
+	if stale != nil {
+		c.Add(ops.Degraded, ops.CertificateInvalid, stale.Error())
 	}
 	return c
 }
@@ -183,23 +201,23 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 	feeds := d.registry.Status()
 	instances := map[string]ops.Component{}
 	c = ops.Component{State: ops.OK, Detail: map[string]any{"feeds": feeds, "product_instances": instances}}
-	add := func(instance string, state ops.State, reason string) {
+	add := func(instance string, state ops.State, see ops.Entry, reason string) {
 		one := instances[instance]
-		one.Add(state, reason)
+		one.Add(state, see, reason)
 		instances[instance] = one
-		c.Add(state, fmt.Sprintf("product instance %q: %s", instance, reason))
+		c.Add(state, see, fmt.Sprintf("product instance %q: %s", instance, reason))
 	}
 	for _, f := range feeds {
 		instances[f.ProductInstance] = ops.Component{State: ops.OK}
 		switch {
 		case f.Detectors == 0:
-			add(f.ProductInstance, ops.NotReady, "no detectors yet, so batches are rejected with 503: "+f.Error)
+			add(f.ProductInstance, ops.NotReady, ops.RegistryStale, "no detectors yet, so batches are rejected with 503: "+f.Error)
 		case f.Error != "":
-			add(f.ProductInstance, ops.Degraded, "the last valid detector list remains in use: "+f.Error)
+			add(f.ProductInstance, ops.Degraded, ops.RegistryStale, "the last valid detector list remains in use: "+f.Error)
 		}
 	}
 	if len(feeds) == 0 {
-		c.Add(ops.NotReady, noFeeds)
+		c.Add(ops.NotReady, ops.Unready, noFeeds)
 	}
 	for _, client := range clients {
 		if !client.May(contract.RightIngest) {
@@ -207,11 +225,11 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 		}
 		one, known := instances[client.ProductInstance]
 		if !known {
-			problem := noFeed
+			see, problem := ops.Unready, noFeed
 			if d.registry.HasFeed(client.ProductInstance) {
-				problem = "the shared detector list has not been read yet: its batches are rejected with 503"
+				see, problem = ops.RegistryStale, "the shared detector list has not been read yet: its batches are rejected with 503"
 			}
-			add(client.ProductInstance, ops.NotReady, fmt.Sprintf("key %q has the ingest right, but %s", client.Name, problem))
+			add(client.ProductInstance, ops.NotReady, see, fmt.Sprintf("key %q has the ingest right, but %s", client.Name, problem))
 		}
 		served = served || known && one.State != ops.NotReady && d.journalReady(client.ProductInstance) == nil
 	}
@@ -224,24 +242,24 @@ func (d *daemon) forecastState(clients []*contract.Client) (c ops.Component, sho
 	feed, layer := d.forecasts.Status(), d.layer.Status(time.Now())
 	c = ops.Component{State: ops.OK, Detail: map[string]any{"feed": feed, "layer": layer}}
 	if feed.Feed == "" {
-		c.Add(ops.NotReady, noForecasts)
+		c.Add(ops.NotReady, ops.Unready, noForecasts)
 		return c, anyHas(clients, contract.RightForecast)
 	}
 	switch {
 	case !layer.Published:
-		c.Add(ops.NotReady, "no forecasts yet: requests for them are rejected with 503")
+		c.Add(ops.NotReady, ops.ForecastsStale, "no forecasts yet: requests for them are rejected with 503")
 	case layer.Stale:
 		state, consequence := ops.Degraded, "still served"
 		if layer.Refuses {
 			state, consequence = ops.NotReady, "no longer served (layers.stale)"
 		}
-		c.Add(state, fmt.Sprintf("%s: the layer is %s", layer.Reason, consequence))
+		c.Add(state, ops.ForecastsStale, fmt.Sprintf("%s: the layer is %s", layer.Reason, consequence))
 	}
 	if layer.LeftOut > 0 {
-		c.Add(ops.Degraded, fmt.Sprintf("%d forecasts are omitted; raise layers.max_streets and restart", layer.LeftOut))
+		c.Add(ops.Degraded, ops.ForecastsStale, fmt.Sprintf("%d forecasts are omitted; raise layers.max_streets and restart", layer.LeftOut))
 	}
 	if feed.Error != "" {
-		c.Add(ops.Degraded, feed.Error)
+		c.Add(ops.Degraded, ops.ForecastsStale, feed.Error)
 	}
 	return c, true
 }
@@ -251,16 +269,16 @@ func storeState(s pipeline.Status) ops.Component {
 		"lag_seconds": s.Lag.Seconds(), "stalled_seconds": s.Stalled.Seconds(),
 		"lag_rows": s.Waiting, "counted": s.Counted, "delivered_rows": s.Rows,
 	}}
-	problem := s.Trouble
+	see, problem := ops.StoreUnreachable, s.Trouble
 	if problem == nil && s.Stalled > hung {
-		problem = errors.New("no attempt has failed yet, but the store hangs or is very slow")
+		see, problem = ops.DeliveryLag, errors.New("no attempt has failed yet, but the store hangs or is very slow")
 	}
 	switch {
 	case problem != nil:
 		c.Detail["error"] = problem.Error()
-		c.Add(ops.Degraded, problem.Error())
+		c.Add(ops.Degraded, see, problem.Error())
 	case s.Lag > slow:
-		c.Add(ops.Degraded, fmt.Sprintf("%s behind", s.Lag.Round(time.Second)))
+		c.Add(ops.Degraded, ops.DeliveryLag, fmt.Sprintf("%s behind", s.Lag.Round(time.Second)))
 	}
 	return c
 }

@@ -110,23 +110,16 @@ func (c Config) CheckCertificate() error {
 	return nil
 }
 
-// Certificate returns the time at which the certificate in use expires, and what is wrong with it
-// or with the files. The time is zero for plain HTTP.
-func (s *Server) Certificate(now time.Time) (expires time.Time, problems []error) {
+// Certificate returns the time at which the certificate in use expires, why it is invalid, and why
+// those in the files cannot be used. The time is zero for plain HTTP.
+func (s *Server) Certificate(now time.Time) (expires time.Time, invalid, stale error) {
 	if s.certificate == nil {
-		return expires, nil
+		return expires, nil, nil
 	}
-	return s.certificate.now.Load().Leaf.NotAfter, s.certificate.problems(now)
-}
-
-func (c *keyPair) problems(now time.Time) (errs []error) {
-	if err := c.checkValidity(now); err != nil {
-		errs = append(errs, err)
+	if stale = s.certificate.loop.Status.Get().Err; stale != nil {
+		stale = fmt.Errorf("%w; the last valid certificate stays in use until a restart, which fails", stale)
 	}
-	if err := c.loop.Status.Get().Err; err != nil {
-		errs = append(errs, fmt.Errorf("%w; the last valid certificate stays in use until a restart, which fails", err))
-	}
-	return errs
+	return s.certificate.now.Load().Leaf.NotAfter, s.certificate.checkValidity(now), stale
 }
 
 // checkValidity returns an error unless the certificate in use is valid.

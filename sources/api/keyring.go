@@ -240,6 +240,12 @@ func (k *Keyring) use(inline, entries []KeyEntry, text []byte) error {
 	k.inline, k.entries, k.text = inline, entries, text
 	metrics.Register(metrics.GaugeFunc("trafficd_api_keys", "API keys in use that have not expired.", nil,
 		func() float64 { return float64(len(r.clients())) }))
+	keyExpiry.Reset()
+	for _, own := range r.keys {
+		if !own.expires.IsZero() {
+			keyExpiry.WithLabelValues(own.entry.Name).Set(float64(own.expires.Unix()))
+		}
+	}
 	return nil
 }
 

@@ -93,6 +93,17 @@ func TestKeysFileIsReloaded(t *testing.T) {
 	require.NoError(t, k.Err())
 }
 
+// TestExpiryIsExported checks that the metric has a series for each key in use that expires.
+func TestExpiryIsExported(t *testing.T) {
+	expiring := entry("expiring", "k1", "ingest")
+	expiring.Expires = "2027-01-01T00:00:00Z"
+	k := openKeys(t, "", expiring, entry("lasting", "k2", "ingest"))
+	require.Equal(t, 1, testutil.CollectAndCount(keyExpiry))
+	require.InDelta(t, 1798761600, testutil.ToFloat64(keyExpiry.WithLabelValues("expiring")), 0)
+	require.NoError(t, k.Reload(nil))
+	require.Zero(t, testutil.CollectAndCount(keyExpiry))
+}
+
 // TestKeysFileBehindSwappedLinks tests a keys file that is mounted like a Kubernetes secret:
 // keys.yaml → ..data/keys.yaml, ..data → a directory; a change swaps ..data.
 func TestKeysFileBehindSwappedLinks(t *testing.T) {

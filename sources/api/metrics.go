@@ -21,6 +21,9 @@ var (
 	keysChecks        = feedloop.NewResults("trafficd_api_keys_checks_total", "Checks of the keys file", "loaded")
 	certificateChecks = feedloop.NewResults("trafficd_api_certificate_checks_total", "Checks of the TLS certificate", "loaded")
 
+	keyExpiry = metrics.NewGauges("trafficd_api_key_expiry_timestamp_seconds",
+		"Time at which an API key expires or has expired, as Unix time in seconds; absent for a key that does not expire.", "client")
+
 	requestsTotal = metrics.NewCounters("trafficd_api_requests_total",
 		"Requests with a response, by route and code; the code is OK if the endpoint returned no error.", "route", "code")
 	requestSeconds = metrics.NewSecondsBy("trafficd_api_request_seconds",

@@ -45,6 +45,7 @@ type faults struct {
 func attempt(use func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
+			panics.Inc()
 			err = fmt.Errorf("cannot process the record, because of a defect in trafficd: panic: %v", r)
 		}
 	}()

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -49,44 +50,42 @@ func (c Config) Validate() error {
 
 // Server is the running listener.
 type Server struct {
-	http     *http.Server
+	http     *http.Server // nil if there is no address
 	listener net.Listener
-	done     chan struct{}
+	running  sync.WaitGroup
 	cancel   func() // ends streams
 }
 
-// Start listens and serves until Stop. It calls check for each request to /readyz or /metrics.
-// routes are additional routes by pattern. It returns nil if cfg has no address.
+// Start logs changes of the readiness, and listens and serves if cfg has an address, until Stop. It
+// calls check every few seconds, and for each request to /readyz or /metrics. routes are additional
+// routes by pattern.
 func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, log zerolog.Logger) (*Server, error) {
-	if cfg.Listen == "" {
-		return nil, nil
-	}
-	l, err := net.Listen("tcp", cfg.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen for operators (ops.listen): %w", err)
-	}
-	streams, cancel := context.WithCancel(context.Background())
-	s := &Server{
-		cancel: cancel,
-		http: &http.Server{
-			BaseContext:       func(net.Listener) context.Context { return streams },
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{cancel: cancel}
+	if cfg.Listen != "" {
+		l, err := net.Listen("tcp", cfg.Listen)
+		if err != nil {
+			cancel()
+			return nil, fmt.Errorf("cannot listen for operators (ops.listen): %w", err)
+		}
+		s.listener = l
+		s.http = &http.Server{
+			BaseContext:       func(net.Listener) context.Context { return ctx },
 			Handler:           cfg.guard(Handler(cfg, check, routes)),
 			ReadHeaderTimeout: readTimeout,
 			WriteTimeout:      time.Minute,      // longer than a profile or a wait for forecasts; streams renew it
 			IdleTimeout:       90 * time.Second, // longer than usual scrape intervals, so that scrapers keep their connections
 			MaxHeaderBytes:    16 << 10,
 			ErrorLog:          stdlog.New(serverLog{log}, "", 0),
-		},
-		listener: l,
-		done:     make(chan struct{}),
-	}
-	go func() {
-		defer close(s.done)
-		if err := s.http.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
-			log.Error().Err(err).Msg("the operators' listener has failed; restart the daemon to restore it")
 		}
-	}()
-	log.Info().Str("address", s.Address()).Msg("listening for operators: /metrics /healthz /readyz")
+		s.running.Go(func() {
+			if err := s.http.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+				log.Error().Err(err).Msg("the operators' listener has failed; restart the daemon to restore it")
+			}
+		})
+		log.Info().Str("address", s.Address()).Msg("listening for operators: /metrics /healthz /readyz")
+	}
+	s.running.Go(func() { watch(check, log, ctx.Done()) })
 	return s, nil
 }
 
@@ -131,19 +130,23 @@ func (l serverLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Address returns the address of the listener.
-func (s *Server) Address() string { return s.listener.Addr().String() }
+// Address returns the address of the listener, or "" if there is none.
+func (s *Server) Address() string {
+	if s.listener == nil {
+		return ""
+	}
+	return s.listener.Addr().String()
+}
 
-// Stop lets running requests finish until ctx is done, then closes their connections. s may be nil.
+// Stop lets running requests finish until ctx is done, then closes their connections.
 func (s *Server) Stop(ctx context.Context) {
-	if s == nil {
-		return
-	}
 	s.cancel()
-	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // a profile may run for 30 s
+	if s.http != nil {
+		if err := s.http.Shutdown(ctx); err != nil {
+			_ = s.http.Close() // a profile may run for 30 s
+		}
 	}
-	<-s.done
+	s.running.Wait()
 }
 
 // Handler registers the listener's metrics and returns its routes.
@@ -164,6 +167,7 @@ func Handler(cfg Config, check func() Readiness, routes map[string]http.Handler)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	})
+	mux.HandleFunc("GET "+RunbookPath+"{entry}", serveEntry)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { check().write(w, r.URL.Query()) })
 	if cfg.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -190,12 +194,17 @@ type Component struct {
 	State   State          `json:"state"`
 	Reasons []string       `json:"reasons,omitempty"` // for operators; empty only if OK
 	Detail  map[string]any `json:"detail,omitempty"`  // for operators and scripts
+
+	entries []Entry // of the reasons
 }
 
-// Add adds a reason and changes the state to the given one if that is worse.
-func (c *Component) Add(state State, reason string) {
+// Add adds a reason, with a reference to the entry of the runbook about it, unless c has it already.
+// It changes the state to the given one if that is worse.
+func (c *Component) Add(state State, see Entry, reason string) {
 	c.State = worse(c.State, state)
-	c.Reasons = append(c.Reasons, reason)
+	if reason += "; see the runbook, " + string(see); !slices.Contains(c.Reasons, reason) {
+		c.Reasons, c.entries = append(c.Reasons, reason), append(c.entries, see)
+	}
 }
 
 // Readiness is the response body of /readyz. The status code is 503 if State is NotReady, else 200;

@@ -55,12 +55,16 @@ func TestReadiness(t *testing.T) {
 		require.Equal(t, status, w.Code)
 		var got Readiness
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+		for name, c := range got.Components {
+			c.entries = components[name].entries
+			got.Components[name] = c
+		}
 		require.Equal(t, Readiness{State: state, Components: components}, got)
 		require.Equal(t, status == 200, got.ready() == 1)
 	}
 	with := func(state State, reason string) Component {
 		c := Component{State: OK}
-		c.Add(state, reason)
+		c.Add(state, Unready, reason)
 		return c
 	}
 	f(map[string]Component{"journal": {State: OK, Detail: map[string]any{"bytes": 12.0}}}, 200, OK)
@@ -86,9 +90,11 @@ func TestReadinessByPurpose(t *testing.T) {
 
 func TestAddKeepsWorstState(t *testing.T) {
 	c := Component{State: OK}
-	c.Add(NotReady, "first")
-	c.Add(Degraded, "second")
-	require.Equal(t, Component{State: NotReady, Reasons: []string{"first", "second"}}, c)
+	c.Add(NotReady, JournalFull, "first")
+	c.Add(Degraded, Unready, "second")
+	c.Add(NotReady, JournalFull, "first")
+	require.Equal(t, NotReady, c.State)
+	require.Equal(t, []string{"first; see the runbook, TrafficdJournalFull", "second; see the runbook, TrafficdNotReady"}, c.Reasons)
 }
 
 func TestServerStartsAndStops(t *testing.T) {

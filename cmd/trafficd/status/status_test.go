@@ -68,7 +68,7 @@ func start(t *testing.T, inKafka bool) *fakeDaemon {
 
 func (d *fakeDaemon) set(name string, state ops.State, reason string) {
 	var c ops.Component
-	c.Add(state, reason)
+	c.Add(state, ops.StoreUnreachable, reason)
 	if strings.Contains(reason, "refused") {
 		c.Detail = map[string]any{"error": reason}
 	}
@@ -266,7 +266,7 @@ func TestSummary(t *testing.T) {
 	s := d.recorder.Now()
 	require.Equal(t, []string{
 		"ClickHouse has accepted no measurements for 4 min; about 1.23 M measurements are waiting in the journal, which has room for 56 min at this rate. " +
-			"The error is: connection refused.",
+			"The error is: connection refused; see the runbook, TrafficdStoreUnreachable.",
 	}, s.Summary)
 	require.Equal(t, "connection refused", s.Stores[0].Error)
 	d.bytes.Set(3700)
@@ -277,7 +277,8 @@ func TestSummary(t *testing.T) {
 	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is full: batches are rejected with 503")
 	d.free.Set(1e9)
 	d.set("clickhouse", ops.Degraded, "65s behind")
-	require.Equal(t, "ClickHouse is slow, 65s behind; about 1.23 M measurements are waiting in the journal, which is 3% full.", d.recorder.Now().Summary[0])
+	require.Equal(t, "ClickHouse is slow; about 1.23 M measurements are waiting in the journal, which is 3% full. "+
+		"The reason is: 65s behind; see the runbook, TrafficdStoreUnreachable.", d.recorder.Now().Summary[0])
 	d.set("clickhouse", ops.OK, "")
 	require.Empty(t, d.recorder.Now().Summary)
 }
@@ -321,7 +322,7 @@ func TestTroubleOfNewComponent(t *testing.T) {
 		d.set("registry", ops.Degraded, "no list")
 		d.recorder.record(time.Now())
 		d.pass(4 * time.Minute)
-		require.Equal(t, []string{"registry: no list (for 4 min)."}, d.recorder.Now().Summary)
+		require.Equal(t, []string{"registry (for 4 min): no list; see the runbook, TrafficdStoreUnreachable."}, d.recorder.Now().Summary)
 	}
 }
 
@@ -334,7 +335,7 @@ func TestJournalInKafka(t *testing.T) {
 	d.set("kafka", ops.Degraded, "65s behind")
 	s := d.recorder.Now()
 	require.Zero(t, s.Journal)
-	require.Equal(t, []string{"Kafka is slow, 65s behind; about 7 measurements are waiting in the journal."}, s.Summary)
+	require.Equal(t, []string{"Kafka is slow; about 7 measurements are waiting in the journal. The reason is: 65s behind; see the runbook, TrafficdStoreUnreachable."}, s.Summary)
 }
 
 // TestHistoryIsBounded records more than an hour, with a store that was not there from the start.

@@ -39,20 +39,20 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 		}
 		reasons := strings.Join(c.Reasons, "; ")
 		if rows, ok := s.values["pipeline_lag_rows"][name]; ok {
-			what, why := "is slow, "+reasons, ""
+			what, why := "is slow", "reason"
 			if fails(c) {
-				what, why = strings.TrimSpace("has accepted no measurements "+since), " The error is: "+reasons+"."
+				what, why = strings.TrimSpace("has accepted no measurements "+since), "error"
 			}
 			waiting := "about " + Measurements(rows)
 			if c.Detail["counted"] == false {
 				waiting = "an unknown number of measurements is"
 			}
-			sentences = append(sentences, fmt.Sprintf("%s %s; %s waiting in the journal%s.%s",
-				cmp.Or(config.TitleOf(name), name), what, waiting, r.room(s, oldest), why))
+			sentences = append(sentences, fmt.Sprintf("%s %s; %s waiting in the journal%s. The %s is: %s.",
+				cmp.Or(config.TitleOf(name), name), what, waiting, r.room(s, oldest), why, reasons))
 			continue
 		}
 		if since != "" {
-			reasons += " (" + since + ")"
+			name += " (" + since + ")"
 		}
 		sentences = append(sentences, fmt.Sprintf("%s: %s.", name, reasons))
 	}

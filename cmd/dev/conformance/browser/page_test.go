@@ -683,6 +683,7 @@ func operationsOutage(t *testing.T, d *daemontest.Trafficd, c *stores.ClickHouse
 	summary("ClickHouse has accepted no measurements")
 	send(daemontest.Item(3, 1), daemontest.Item(4, 1))
 	summary(" measurements are waiting in the journal, which ")
+	p.until(`document.querySelector(".summary a")?.href.endsWith("/runbook/TrafficdStoreUnreachable")`)
 	p.until(`[...document.querySelectorAll(".tables tr.bad td")].map(d => d.innerText).join().match(/^clickhouse,\d+,\d+ s,0,.*refused/)`)
 	require.NoError(t, c.Restart())
 	summary("All is well.")

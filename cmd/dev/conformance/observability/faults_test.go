@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ import (
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"
 	"trafficd/pipeline/lib/durable"
+	"trafficd/pipeline/lib/metrics"
 )
 
 // fault is a failure of a daemon, and the alerts that it raises.
@@ -77,6 +79,7 @@ func faults(t *testing.T) []fault {
 		d.forecasts(from, 4)
 		d.ctl("forecast", "publish", d.path("forecasts.pb"), "--quiet", "--tombstone-missing", "--brokers", broker.Brokers[0])
 	}
+	var panicked atomic.Bool
 	var kill sync.Once // once for the daemons that share the broker
 	killBroker := func(*daemon) { kill.Do(func() { require.NoError(t, lostBroker.Kill()) }) }
 
@@ -96,7 +99,9 @@ func faults(t *testing.T) []fault {
 		}},
 		{alerts: "TrafficdNotReady", name: "unready", inject: func(d *daemon) { d.replace("keys.yaml", "keys: []\n") }},
 		{alerts: "TrafficdRestarts", name: "restarting"},
-		{alerts: "TrafficdClockSkew", name: "skewed", prepare: func(d *daemon) { d.ops = skewClock(t, d.Ops, 2*time.Minute) }},
+		{alerts: "TrafficdClockSkew", name: "skewed", prepare: func(d *daemon) {
+			d.ops = falsify(t, d.Ops, "trafficd_ops_time_seconds", func(v float64) float64 { return v + 120 })
+		}},
 		{alerts: "TrafficdClockWrong", name: "ahead", inject: func(d *daemon) { // restarts it with a frame from the future
 			require.NoError(t, d.Signal(unix.SIGTERM))
 			<-d.Done()
@@ -134,6 +139,13 @@ func faults(t *testing.T) []fault {
 			d.replace("trafficd.yaml", regexp.MustCompile(`level: \w+`).ReplaceAllString(d.read("trafficd.yaml"), "level: loud"))
 			require.NoError(t, d.Process.Signal(unix.SIGHUP))
 		}},
+		{
+			alerts: "TrafficdPanics", name: "panicking",
+			prepare: func(d *daemon) {
+				d.ops = falsify(t, d.Ops, "trafficd_api_panics_total", func(v float64) float64 { return v + metrics.Bool(panicked.Load()) })
+			},
+			inject: func(*daemon) { panicked.Store(true) },
+		},
 		{alerts: "TrafficdKeysInvalid", name: "keys", inject: func(d *daemon) {
 			d.replace("keys.yaml", d.keys("- {name: new, rights: [ingets]}\n"))
 		}},
@@ -225,6 +237,13 @@ func faults(t *testing.T) []fault {
 		},
 		{alerts: "TrafficdClientSilent", name: "silent", inject: func(d *daemon) { d.silent.Store(true) }},
 		{alerts: "TrafficdRejectionsJump", name: "jump", inject: func(d *daemon) { d.unknown.Store(true) }},
+		{alerts: "TrafficdKeyExpires", name: "key-expiring", inject: func(d *daemon) {
+			expires := time.Now().Add(10*24*time.Hour + time.Hour).UTC().Format(time.RFC3339)
+			d.replace("keys.yaml", strings.Replace(d.keys(""), "rights:", "expires: "+expires+", rights:", 1))
+		}},
+		{alerts: "TrafficdPlacesMissing", name: "places", inject: func(d *daemon) {
+			d.replace("detectors.csv", "code,longitude,latitude\nD1,0,0\nD2,10.2,56.1\n")
+		}},
 		{alerts: "TrafficdRegistryStale", name: "registry", inject: func(d *daemon) { require.NoError(t, os.Remove(d.path("detectors.csv"))) }},
 		{
 			alerts: "TrafficdForecastsStale", name: "forecasts", settings: []string{"forecasts.feed=kafka", "forecasts.kafka.brokers=" + broker.Brokers[0]},
@@ -242,8 +261,8 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	programs, all := programs(t), faults(t)
 	for _, a := range readAlerts(t) {
-		if strings.HasPrefix(a.Alert, "TrafficdFeed") {
-			continue // see TestFeederFaults
+		if strings.HasPrefix(a.Alert, "TrafficdFeed") || a.Alert == "TrafficdForecasterFailing" {
+			continue // see TestFeederFaults and TestForecasterFaults
 		}
 		require.True(t, slices.ContainsFunc(all, func(f fault) bool { return slices.Contains(strings.Fields(f.alerts), a.Alert) }), "no fault raises %s", a.Alert)
 	}
@@ -310,7 +329,7 @@ func TestFaults(t *testing.T) {
 	t.Run("dashboards", func(t *testing.T) {
 		d := daemons[slices.IndexFunc(all, func(f fault) bool { return f.name == "healthy" })]
 		d.t = t
-		requireData(t, p, d, func() {
+		requireData(t, p, d, func(board string) bool { return board != forecasterBoard && board != archiveDashboard }, func() {
 			d.ctl("forecast", "get", "--url", d.url(), "--ca", d.path("tls.crt"), "--key", d.name)
 			d.convert()
 		})
@@ -322,24 +341,24 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// skewClock returns the address of a proxy of an operators' listener that reports a clock that is
-// ahead.
-func skewClock(t *testing.T, address string, by time.Duration) string {
+// falsify returns the address of a proxy of an operators' listener that reports another value of a
+// metric without labels.
+func falsify(t *testing.T, address, metric string, value func(float64) float64) string {
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: address})
 		r.Out.Header.Del("Accept-Encoding")
 		r.Out.Header.Del("Accept") // the text format
 	}}
 	proxy.ErrorLog = log.New(io.Discard, "", 0) // clients disconnect when the test ends
-	clock := regexp.MustCompile(`(?m)^trafficd_ops_time_seconds (.*)$`)
+	sample := regexp.MustCompile(`(?m)^` + metric + ` (.*)$`)
 	proxy.ModifyResponse = func(r *http.Response) error {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return err
 		}
-		body = clock.ReplaceAllFunc(body, func(line []byte) []byte {
+		body = sample.ReplaceAllFunc(body, func(line []byte) []byte {
 			v, _ := strconv.ParseFloat(strings.Fields(string(line))[1], 64)
-			return fmt.Appendf(nil, "trafficd_ops_time_seconds %.3f", v+by.Seconds())
+			return fmt.Appendf(nil, "%s %s", metric, strconv.FormatFloat(value(v), 'f', -1, 64))
 		})
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		r.Header.Set("Content-Length", strconv.Itoa(len(body)))

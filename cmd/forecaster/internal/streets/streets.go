@@ -81,6 +81,7 @@ const (
 // Content is the parsed content of the detectors file.
 type Content struct {
 	Streets   []Street // sorted by street and fromnode
+	Detectors int      // in the file
 	Unplaced  int      // detectors without a street
 	Invalid   error    // the first errors of ignored entries, joined
 	Unlocated int      // streets whose location is unknown to readers of the forecasts
@@ -121,6 +122,7 @@ func Read(c Config) (content Content, err error) {
 
 func combine(rows []map[string]string, c Columns) (content Content) {
 	slices.SortStableFunc(rows, func(a, b map[string]string) int { return strings.Compare(a[c.Code], b[c.Code]) })
+	content.Detectors = len(rows)
 	index := make(map[[2]int32]int) // in content.Streets, by street and fromnode
 	seen := make(map[string]bool)
 	var invalid []error

@@ -37,6 +37,12 @@ export default function OpsView({ measureTypes }: { measureTypes: MeasureType[] 
   return <Figures status={status} error={old} measureTypes={measureTypes} />;
 }
 
+/** A problem. The names of the runbook's sections in it are links to them. */
+function Problem({ text }: { text: string }) {
+  const parts = text.split(/(?<=see the runbook, )(Trafficd[A-Za-z]+)/); // each second one is a name
+  return <p>{parts.map((part, i) => (i % 2 === 1 ? <a href={`runbook/${part}`}>{part}</a> : part))}</p>;
+}
+
 function Figures(props: { status: Status; error: string; measureTypes: MeasureType[] }) {
   const { status: s, error } = props;
   const state = error ? "not_ready" : s.state;
@@ -52,7 +58,7 @@ function Figures(props: { status: Status; error: string; measureTypes: MeasureTy
   return (
     <main class={`ops ${error ? "old" : ""}`}>
       <section class={`summary ${state}`} aria-live="polite" aria-label="State">
-        {problems.length === 0 ? <p>All is well.</p> : problems.map((p) => <p key={p}>{p}</p>)}
+        {problems.length === 0 ? <p>All is well.</p> : problems.map((p) => <Problem key={p} text={p} />)}
       </section>
       <section class="figures" aria-label="Now">
         <Figure name="Measurements (1 min)" value={`${short(s.rates.accepted + s.rates.rejected)}/s`} />
