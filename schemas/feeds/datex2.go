@@ -86,26 +86,29 @@ func parseDatex2(p *parser, in io.Reader) error {
 		"payloadPublication", "payload", "siteMeasurements", "measurementSiteTable", "elaboratedData",
 		"physicalQuantity", "measurementSiteRecord",
 	}
-	if err := walk(in, names, d.start, d.end); err != nil {
-		return err
+	err := p.walk(in, names, d.start, d.end)
+	if err == nil {
+		d.finish(d.site, d.at)
 	}
-	return d.finish(d.site, d.at)
+	return err
 }
 
-func (d *datex2) start(x *xmlstream.Reader) error {
+func (d *datex2) start(x *xmlstream.Reader) {
 	switch {
 	case d.depth != 0:
-		return nil
+		return
 	case d.basic != 0:
-		return d.startInBasic(x)
+		d.startInBasic(x)
+		return
 	case d.list.depth != 0:
-		return d.list.start(x)
+		d.list.start(x)
+		return
 	}
 	switch string(x.Name()) {
 	case "siteMeasurements":
-		err := d.finish(d.site, d.at)
+		d.finish(d.site, d.at)
 		d.inSite, d.at, d.site, d.columns = x.Depth(), stamp{}, "", nil
-		return err
+		return
 	case "measurementSiteReference":
 		if id, ok := x.Attr("id"); ok && d.inSite != 0 {
 			d.site, d.columns = d.Table.of(id)
@@ -128,18 +131,13 @@ func (d *datex2) start(x *xmlstream.Reader) error {
 	case "predefinedLocationReference":
 		d.locate(x)
 	}
-	return d.startOutside(x)
-}
-
-// startOutside reads what is not in a site with measured data.
-func (d *datex2) startOutside(x *xmlstream.Reader) error {
 	if d.quantity.depth != 0 || d.inSite != 0 {
-		return nil
+		return
 	}
 	if version, ok := x.Attr("modelBaseVersion"); ok && d.Version == "" {
 		d.Version = string(version)
 	}
-	return d.list.start(x)
+	d.list.start(x)
 }
 
 // startQuantity begins a quantity. It contains another element of the same name.
@@ -160,12 +158,11 @@ func (d *datex2) locate(x *xmlstream.Reader) {
 	}
 }
 
-func (d *datex2) startInBasic(x *xmlstream.Reader) error {
-	if d.class.start(x) {
-		return nil
+func (d *datex2) startInBasic(x *xmlstream.Reader) {
+	if d.class.depth != 0 {
+		return
 	}
-	key := x.Name()
-	switch string(key) {
+	switch name := string(x.Name()); name {
 	case "measurementOrCalculationTime", "time":
 		d.stamp = stamp{stated: true}
 		d.timed = &d.stamp
@@ -175,23 +172,20 @@ func (d *datex2) startInBasic(x *xmlstream.Reader) error {
 		d.locate(x)
 	case "speedPercentile":
 		if d.percentile != 0 {
-			return d.startValue(x, Speed, "p"+d.percent)
+			d.startValue(x, Speed, "p"+d.percent)
+			return
 		}
 		d.percentile, d.percent = x.Depth(), ""
 	default:
-		if v, ok := basicValues[string(key)]; ok {
-			return d.startValue(x, v.measure, v.statistic)
+		if v, ok := basicValues[name]; ok {
+			d.startValue(x, v.measure, v.statistic)
 		}
 	}
-	return nil
 }
 
 // startValue begins a value, with its attributes.
-func (d *datex2) startValue(x *xmlstream.Reader, m Measure, statistic string) error {
-	v, err := d.add(m)
-	if err != nil {
-		return err
-	}
+func (d *datex2) startValue(x *xmlstream.Reader, m Measure, statistic string) {
+	v := d.add(m)
 	d.depth = x.Depth()
 	v.statistic, v.Index = statistic, d.quantity.index
 	if n, ok := x.Attr("numberOfInputValuesUsed"); ok {
@@ -204,27 +198,29 @@ func (d *datex2) startValue(x *xmlstream.Reader, m Measure, statistic string) er
 			v.Quality = q
 		}
 	}
-	return nil
 }
 
-func (d *datex2) end(x *xmlstream.Reader) error {
+func (d *datex2) end(x *xmlstream.Reader) {
 	depth := x.Depth() + 1 // of the element that ends
 	switch {
 	case d.depth != 0:
 		d.endInValue(x, depth)
-		return nil
 	case d.basic != 0:
-		return d.endInBasic(x, depth)
+		d.endInBasic(x, depth)
 	case d.quantity.depth == depth:
-		return d.endQuantity()
+		d.endQuantity()
 	case d.inSite == depth:
-		d.inSite = 0
-		err := d.finish(d.site, d.at)
-		d.site, d.columns, d.at = "", nil, stamp{}
-		return err
+		d.finish(d.site, d.at)
+		d.inSite, d.site, d.columns, d.at = 0, "", nil, stamp{}
 	case d.list.depth != 0:
-		return d.list.end(x, depth)
+		d.list.end(x, depth)
+	default:
+		d.endOutside(x)
 	}
+}
+
+// endOutside reads the text of an element that is not in a value or a site of a table.
+func (d *datex2) endOutside(x *xmlstream.Reader) {
 	text := x.Text()
 	switch string(x.Name()) {
 	case "measurementSiteReference":
@@ -252,7 +248,6 @@ func (d *datex2) end(x *xmlstream.Reader) error {
 	default:
 		d.endTime(x)
 	}
-	return nil
 }
 
 // endTime reads a part of the timestamp that began last.
@@ -295,33 +290,27 @@ func (d *datex2) endInValue(x *xmlstream.Reader, depth int) {
 	}
 }
 
-func (d *datex2) endInBasic(x *xmlstream.Reader, depth int) error {
-	if d.class.end(x, depth) {
-		return nil
-	}
+func (d *datex2) endInBasic(x *xmlstream.Reader, depth int) {
 	switch {
+	case d.class.end(x, depth):
 	case depth == d.percentile:
 		d.percentile = 0
 	case d.percentile != 0 && string(x.Name()) == "percentage":
 		d.percent = clean(string(x.Text()))
 	case depth == d.basic:
-		return d.endBasic()
+		d.endBasic()
 	case string(x.Name()) == "measurementOrCalculationPeriod":
 		d.period = seconds(x.Text())
 	default:
 		d.endTime(x)
 	}
-	return nil
 }
 
 // endBasic completes the values of a basicData.
-func (d *datex2) endBasic() error {
+func (d *datex2) endBasic() {
 	d.basic, d.timed = 0, nil
 	if len(d.values) == d.first { // a kind of data that is not in the table
-		v, err := d.add(Unknown)
-		if err != nil {
-			return err
-		}
+		v := d.add(Unknown)
 		v.Index, v.reason = d.quantity.index, Kind
 	}
 	class := ""
@@ -332,19 +321,15 @@ func (d *datex2) endBasic() error {
 		v := &d.values[i]
 		v.stamp, v.period, v.class, v.classed = d.stamp, d.period, class, d.class.known
 	}
-	return nil
 }
 
 // endQuantity completes the values with an index. A quantity without any is a value that is
 // missing.
-func (d *datex2) endQuantity() error {
+func (d *datex2) endQuantity() {
 	q := d.quantity
 	d.quantity = quantity{}
 	if len(d.values) == q.first {
-		v, err := d.add(Unknown)
-		if err != nil {
-			return err
-		}
+		v := d.add(Unknown)
 		v.Index, v.reason = q.index, q.reason
 		if v.reason == "" {
 			v.reason = NoValue
@@ -354,9 +339,7 @@ func (d *datex2) endQuantity() error {
 	if d.inSite == 0 {
 		columns = q.columns
 		if q.first > 0 && (q.site != d.site || q.site == "") {
-			if err := d.flush(q.first); err != nil {
-				return err
-			}
+			d.flush(q.first)
 			q.first = 0
 		}
 		d.site = q.site
@@ -377,16 +360,14 @@ func (d *datex2) endQuantity() error {
 			v.reason = q.reason
 		}
 	}
-	return nil
 }
 
 // flush finishes the first n values, which belong to the site before.
-func (d *datex2) flush(n int) error {
+func (d *datex2) flush(n int) {
 	next := append([]value(nil), d.values[n:]...)
 	d.values = d.values[:n]
-	err := d.finish(d.site, d.at)
-	d.values = append(d.values, next...)
-	return err
+	d.finish(d.site, d.at)
+	d.values = append(d.values[:0], next...)
 }
 
 func isTrue(text []byte) bool { return string(text) == "true" || string(text) == "1" }

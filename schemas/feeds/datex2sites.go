@@ -52,9 +52,9 @@ var scopes = map[string]rank{
 	"openlrCoordinate": openlr, "openlrCoordinates": openlr,
 }
 
-func (s *siteList) start(x *xmlstream.Reader) error {
-	if s.opposite != 0 || s.class.start(x) {
-		return nil
+func (s *siteList) start(x *xmlstream.Reader) {
+	if s.opposite != 0 || s.class.depth != 0 {
+		return
 	}
 	switch string(x.Name()) {
 	case "measurementSiteRecord", "measurementSite", "predefinedLocation", "predefinedLocationContainer":
@@ -81,7 +81,7 @@ func (s *siteList) start(x *xmlstream.Reader) error {
 			s.point = x.Depth()
 			s.site.Line.Points = append(s.site.Line.Points, Point{})
 			if len(s.site.Line.Points) > MaxValues {
-				return errManyValues
+				s.stop(errManyValues)
 			}
 		}
 	default:
@@ -89,7 +89,6 @@ func (s *siteList) start(x *xmlstream.Reader) error {
 			s.scope, s.scoped = r, x.Depth()
 		}
 	}
-	return nil
 }
 
 // begin begins a site. A group of predefined locations is not a site, but each location in it is.
@@ -117,22 +116,22 @@ func (s *siteList) intern(text []byte) string {
 	return shared
 }
 
-func (s *siteList) end(x *xmlstream.Reader, depth int) error {
-	if s.opposite != 0 {
-		if depth == s.opposite {
-			s.opposite = 0
-		}
-		return nil
-	}
-	if s.class.end(x, depth) {
-		return nil
+func (s *siteList) end(x *xmlstream.Reader, depth int) {
+	switch {
+	case s.opposite == depth:
+		s.opposite = 0
+		return
+	case s.opposite != 0 || s.class.end(x, depth):
+		return
 	}
 	switch depth {
 	case s.depth:
 		s.depth = 0
-		return s.parser.site(&s.site)
+		s.parser.site(&s.site)
+		return
 	case s.specific:
-		return s.endCharacteristic()
+		s.endCharacteristic()
+		return
 	case s.scoped:
 		s.scoped, s.scope = 0, 0
 	case s.point:
@@ -144,18 +143,16 @@ func (s *siteList) end(x *xmlstream.Reader, depth int) error {
 	if depth == s.named {
 		s.named = 0
 	}
-	return nil
 }
 
-func (s *siteList) endCharacteristic() error {
+func (s *siteList) endCharacteristic() {
 	c := &s.characteristic
 	s.specific = 0
 	c.Lane = strings.Join(s.lanes, "_")
 	c.Class = s.class.name()
 	if s.site.Characteristics = append(s.site.Characteristics, *c); len(s.site.Characteristics) > MaxValues {
-		return errManyValues
+		s.stop(errManyValues)
 	}
-	return nil
 }
 
 func (s *siteList) endText(name string, text []byte) {
@@ -299,8 +296,6 @@ type vehicles struct {
 	operator string
 	parts    []part
 }
-
-func (v *vehicles) start(*xmlstream.Reader) bool { return v.depth != 0 }
 
 // end reads the end of an element, and reports whether it belongs to the class.
 func (v *vehicles) end(x *xmlstream.Reader, depth int) bool {

@@ -15,6 +15,7 @@ package feeds
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -210,7 +211,7 @@ func (f Format) Parse(r io.Reader, o Options, sink Sink) (Summary, error) {
 	if doctype := "<!DOCTYPE html"; len(head) >= len(doctype) && strings.EqualFold(string(head[:len(doctype)]), doctype) {
 		return p.Summary, fmt.Errorf("cannot read the document as %s: %w", f.Name, errHTML)
 	}
-	if err := f.parse(p, in); err != nil {
+	if err := cmp.Or(f.parse(p, in), p.err); err != nil {
 		return p.Summary, fmt.Errorf("cannot read the document as %s: %w", f.Name, err)
 	}
 	return p.Summary, nil
@@ -226,18 +227,28 @@ type parser struct {
 	codes  map[codeKey]string
 	twins  map[twinKey]int
 	last   parsed
+	err    error // the first one of the sink or of a bound, which ends the document
+}
+
+// stop ends the document if err is not nil.
+func (p *parser) stop(err error) {
+	if p.err == nil {
+		p.err = err
+	}
 }
 
 // site counts a site and passes it on.
-func (p *parser) site(s *Site) error {
+func (p *parser) site(s *Site) {
+	if p.err != nil {
+		return
+	}
 	p.Listed++
 	if s.Lon == s.Lon { // not NaN
 		p.Positions++
 	}
-	if p.sink.Site == nil {
-		return nil
+	if p.sink.Site != nil {
+		p.stop(p.sink.Site(s))
 	}
-	return p.sink.Site(s)
 }
 
 // checkPosition removes a position that is not valid.
@@ -250,13 +261,15 @@ func (s *Site) checkPosition() {
 // walk reads an XML document that must contain an element with one of the names. It calls start and
 // end for each element. Both may be called before it is known whether the document is the right
 // one.
-func walk(r io.Reader, names []string, start, end func(*xmlstream.Reader) error) error {
+func (p *parser) walk(r io.Reader, names []string, start, end func(*xmlstream.Reader)) error {
 	x := xmlstream.NewReader(r)
 	found := false
 	root := ""
 	for {
 		event, err := x.Next()
 		switch {
+		case p.err != nil:
+			return p.err
 		case errors.Is(err, io.EOF) && !found:
 			return fmt.Errorf("it has a root element <%.64s>, but no element <%s>", root, names[0])
 		case errors.Is(err, io.EOF):
@@ -266,7 +279,7 @@ func walk(r io.Reader, names []string, start, end func(*xmlstream.Reader) error)
 		case err != nil:
 			return err
 		case event == xmlstream.End:
-			err = end(x)
+			end(x)
 		default:
 			for i := 0; i < len(names) && !found; i++ {
 				found = string(x.Name()) == names[i]
@@ -276,10 +289,7 @@ func walk(r io.Reader, names []string, start, end func(*xmlstream.Reader) error)
 					return errHTML
 				}
 			}
-			err = start(x)
-		}
-		if err != nil {
-			return err
+			start(x)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package feeds
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -244,4 +245,26 @@ func TestOneBrokenDeviceDoesNotAffectTheOthers(t *testing.T) {
 		reasons[row.Reason]++
 	}
 	require.Equal(t, map[Reason]int{"": 5, NotANumber: 1, NoFlow: 1, Equipment: 2}, reasons)
+}
+
+// TestErrorOfTheSinkEndsTheDocument checks that nothing is passed to the sink after its error.
+func TestErrorOfTheSinkEndsTheDocument(t *testing.T) {
+	errSink := errors.New("no space left")
+	f := func(format, name string) {
+		t.Helper()
+		calls := 0
+		call := func() error { calls++; return errSink }
+		parser, _ := Lookup(format)
+		_, err := parser.Parse(strings.NewReader(sample(t, name)), parser.Defaults, Sink{
+			Rows: func([]Row) error { return call() }, Site: func(*Site) error { return call() },
+		})
+		require.ErrorIs(t, err, errSink, name)
+		require.Equal(t, 1, calls, name)
+	}
+	f("bison-fute", "fr-speeds.xml")
+	f("datex2", "site-table-v3.7.xml")
+	f("miv", "miv-verkeersdata.xml")
+	f("miv", "miv-configuratie.xml")
+	f("hongkong", "hongkong.xml")
+	f("wzdx", "wzdx-sensors.geojson")
 }

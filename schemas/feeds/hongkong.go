@@ -29,10 +29,10 @@ type hongKong struct {
 
 func parseHongKong(p *parser, in io.Reader) error {
 	h := &hongKong{parser: p, lane: map[string]string{}}
-	return walk(in, []string{"raw_speed_volume_list", "period"}, h.start, h.end)
+	return p.walk(in, []string{"raw_speed_volume_list", "period"}, h.start, h.end)
 }
 
-func (h *hongKong) start(x *xmlstream.Reader) error {
+func (h *hongKong) start(x *xmlstream.Reader) {
 	switch string(x.Name()) {
 	case "period":
 		h.from, h.to, h.started = "", "", false
@@ -45,10 +45,9 @@ func (h *hongKong) start(x *xmlstream.Reader) error {
 	case "lane":
 		clear(h.lane)
 	}
-	return nil
 }
 
-func (h *hongKong) end(x *xmlstream.Reader) error {
+func (h *hongKong) end(x *xmlstream.Reader) {
 	text := string(x.Text())
 	switch name := string(x.Name()); name {
 	case "date":
@@ -60,16 +59,15 @@ func (h *hongKong) end(x *xmlstream.Reader) error {
 	case "detector_id":
 		h.site = text
 	case "detector":
-		return h.finish(h.site, h.at)
+		h.finish(h.site, h.at)
 	case "lane_id", "speed", "occupancy", "volume", "valid":
 		h.lane[name] = text
 	case "lane":
-		return h.endLane()
+		h.endLane()
 	}
-	return nil
 }
 
-func (h *hongKong) endLane() error {
+func (h *hongKong) endLane() {
 	perHour := 0.0 // without a period, the value has no time and is a fault
 	if length := h.at.to.Sub(h.at.from); length > 0 {
 		perHour = float64(time.Hour) / float64(length)
@@ -79,18 +77,13 @@ func (h *hongKong) endLane() error {
 		measure Measure
 		factor  float64
 	}{{"speed", Speed, 1}, {"occupancy", Occupancy, 1}, {"volume", Flow, perHour}} {
-		v, err := h.add(column.measure)
-		if err != nil {
-			return err
-		}
+		v := h.read(column.measure, []byte(h.lane[column.name]), '.', column.factor)
 		// Fast Lane, Middle Lane 2
 		v.lane = strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(h.lane["lane_id"]), " lane", ""), " ", "")
-		v.set([]byte(h.lane[column.name]), '.', column.factor)
 		if h.lane["valid"] != "Y" {
 			v.reason = Equipment
 		}
 	}
-	return nil
 }
 
 // period returns the interval of the current period. The document has one date. If a period begins

@@ -31,25 +31,24 @@ type madrid struct {
 
 func parseMadrid(p *parser, in io.Reader) error {
 	m := &madrid{parser: p}
-	return walk(in, []string{"pms", "pm"}, m.start, m.end)
+	return p.walk(in, []string{"pms", "pm"}, m.start, m.end)
 }
 
-func (m *madrid) start(x *xmlstream.Reader) error {
+func (m *madrid) start(x *xmlstream.Reader) {
 	if string(x.Name()) != "pm" {
-		return nil
+		return
 	}
 	if !m.at.stated {
 		if m.Modified.IsZero() {
-			return errors.New("it has no time, and its server did not say when it was published")
+			m.stop(errors.New("it has no time, and its server did not say when it was published"))
 		}
 		m.at = stamp{at: m.Modified.UTC().Truncate(m.Period), stated: true}
 	}
 	m.id, m.code, m.fault = "", "", false
 	m.site = Site{Lon: math.NaN(), Lat: math.NaN()}
-	return nil
 }
 
-func (m *madrid) end(x *xmlstream.Reader) error {
+func (m *madrid) end(x *xmlstream.Reader) {
 	text := x.Text()
 	switch string(x.Name()) {
 	case "fecha_hora":
@@ -62,11 +61,11 @@ func (m *madrid) end(x *xmlstream.Reader) error {
 	case "descripcion":
 		m.site.Name = string(text)
 	case "intensidad":
-		return m.value(Flow, text)
+		m.read(Flow, text, ',', 1)
 	case "ocupacion":
-		return m.value(Occupancy, text)
+		m.read(Occupancy, text, ',', 1)
 	case "velocidad":
-		return m.value(Speed, text)
+		m.read(Speed, text, ',', 1)
 	case "error":
 		m.fault = m.fault || string(text) != "N"
 	case "st_x":
@@ -74,21 +73,11 @@ func (m *madrid) end(x *xmlstream.Reader) error {
 	case "st_y":
 		m.site.Y, _ = number(text, ',')
 	case "pm":
-		return m.endSite()
+		m.endSite()
 	}
-	return nil
 }
 
-func (m *madrid) value(measure Measure, text []byte) error {
-	v, err := m.add(measure)
-	if err != nil {
-		return err
-	}
-	v.set(text, ',', 1)
-	return nil
-}
-
-func (m *madrid) endSite() error {
+func (m *madrid) endSite() {
 	if m.id == "" {
 		m.id = m.code
 	}
@@ -99,8 +88,6 @@ func (m *madrid) endSite() error {
 	if m.fault {
 		m.fail(Equipment)
 	}
-	if err := m.parser.site(&m.site); err != nil {
-		return err
-	}
-	return m.finish(m.id, m.at)
+	m.parser.site(&m.site)
+	m.finish(m.id, m.at)
 }

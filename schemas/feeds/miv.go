@@ -31,10 +31,10 @@ type miv struct {
 
 func parseMIV(p *parser, in io.Reader) error {
 	m := &miv{parser: p}
-	return walk(in, []string{"miv", "mivconfig", "meetpunt"}, m.start, m.end)
+	return p.walk(in, []string{"miv", "mivconfig", "meetpunt"}, m.start, m.end)
 }
 
-func (m *miv) start(x *xmlstream.Reader) error {
+func (m *miv) start(x *xmlstream.Reader) {
 	switch string(x.Name()) {
 	case "meetpunt":
 		id, _ := x.Attr("unieke_id")
@@ -43,20 +43,19 @@ func (m *miv) start(x *xmlstream.Reader) error {
 		class, _ := x.Attr("klasse_id")
 		m.class = "class" + string(class)
 	}
-	return nil
 }
 
-func (m *miv) end(x *xmlstream.Reader) error {
+func (m *miv) end(x *xmlstream.Reader) {
 	text := x.Text()
 	if string(x.Name()) == "tijd_publicatie" {
 		m.Published = m.time(text)
 	}
 	if !m.inside || len(text) == 0 && x.Depth() > 2 {
-		return nil
+		return
 	}
 	switch string(x.Name()) {
 	case "meetpunt":
-		return m.endSite()
+		m.endSite()
 	case "tijd_waarneming":
 		m.at = stamp{at: m.time(text), stated: true}
 	case "defect":
@@ -64,13 +63,14 @@ func (m *miv) end(x *xmlstream.Reader) error {
 	case "meetdata":
 		m.class = ""
 	case "verkeersintensiteit":
-		return m.value(Flow, "", text, 60)
+		m.read(Flow, text, ',', 60).class = m.class
 	case "voertuigsnelheid_rekenkundig":
-		return m.value(Speed, "", text, 1)
+		m.read(Speed, text, ',', 1).class = m.class
 	case "voertuigsnelheid_harmonisch":
-		return m.value(Speed, "harmonic", text, 1)
+		v := m.read(Speed, text, ',', 1)
+		v.class, v.statistic = m.class, "harmonic"
 	case "bezettingsgraad":
-		return m.value(Occupancy, "", text, 1)
+		m.read(Occupancy, text, ',', 1).class = m.class
 	case "volledige_naam":
 		m.site.Name = string(text) + m.site.Name
 	case "Rijstrook":
@@ -80,30 +80,20 @@ func (m *miv) end(x *xmlstream.Reader) error {
 	case "breedtegraad_EPSG_4326":
 		m.site.Lat = degrees(text)
 	}
-	return nil
-}
-
-func (m *miv) value(measure Measure, statistic string, text []byte, factor float64) error {
-	v, err := m.add(measure)
-	if err != nil {
-		return err
-	}
-	v.class, v.statistic = m.class, statistic
-	v.set(text, ',', factor)
-	return nil
 }
 
 // endSite finishes a detector: with values in one document, with a position in the other.
-func (m *miv) endSite() error {
+func (m *miv) endSite() {
 	m.inside = false
 	if len(m.values) == 0 {
 		m.site.checkPosition()
-		return m.parser.site(&m.site)
+		m.parser.site(&m.site)
+		return
 	}
 	if m.defect {
 		m.fail(Equipment)
 	}
-	return m.finish(m.site.ID, m.at)
+	m.finish(m.site.ID, m.at)
 }
 
 // degrees reads a coordinate with a decimal comma.

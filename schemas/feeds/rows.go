@@ -151,9 +151,7 @@ func parseRows(p *parser, in io.Reader) error {
 	if err := read(in); err != nil {
 		return err
 	}
-	if err := t.finish(t.site, stamp{}); err != nil {
-		return err
-	}
+	t.finish(t.site, stamp{})
 	return t.check()
 }
 
@@ -182,28 +180,24 @@ func (t *rowReader) check() error {
 }
 
 // row reads a row.
-func (t *rowReader) row(row cells) error {
+func (t *rowReader) row(row cells) {
 	for name := range row {
 		if !t.seen[name] {
 			t.seen[strings.Clone(name)] = true
 		}
 	}
 	t.rows++
-	if !all(row, t.Where) {
-		return nil
+	if slices.ContainsFunc(t.Where, func(c string) bool { return !row.meets(c) }) {
+		return
 	}
 	if site := row[t.Detector]; t.rows == 1 || site != t.site {
-		if err := t.finish(t.site, stamp{}); err != nil {
-			return err
-		}
+		t.finish(t.site, stamp{})
 		if t.site = strings.Clone(site); t.Lon != "" || t.Lat != "" {
-			if err := t.parser.site(t.place(row)); err != nil {
-				return err
-			}
+			t.parser.site(t.place(row))
 		}
 	}
 	at := t.stamp(row)
-	fault := len(t.Faults) > 0 && !all(row, negated(t.Faults))
+	fault := slices.ContainsFunc(t.Faults, row.meets)
 	known := t.Kind == ""
 	for i := range t.Values {
 		c := &t.Values[i]
@@ -217,25 +211,16 @@ func (t *rowReader) row(row cells) error {
 		if text == "" {
 			continue // the lane does not exist, or nothing is published about it
 		}
-		if err := t.value(c, row, text, at, fault); err != nil {
-			return err
-		}
+		t.value(c, row, text, at, fault)
 	}
 	if !known {
-		v, err := t.add(Unknown)
-		if err != nil {
-			return err
-		}
+		v := t.add(Unknown)
 		v.stamp, v.reason = at, Kind
 	}
-	return nil
 }
 
-func (t *rowReader) value(c *Column, row cells, text string, at stamp, fault bool) error {
-	v, err := t.add(c.measure())
-	if err != nil {
-		return err
-	}
+func (t *rowReader) value(c *Column, row cells, text string, at stamp, fault bool) {
+	v := t.add(c.measure())
 	v.stamp, v.lane, v.class, v.statistic = at, expand(c.Lane, row), expand(c.Class, row), c.Statistic
 	if n, ok := t.number(row[c.Inputs]); ok && c.Inputs != "" {
 		v.inputs = int(n)
@@ -256,7 +241,6 @@ func (t *rowReader) value(c *Column, row cells, text string, at stamp, fault boo
 			v.reason = Repeated
 		}
 	}
-	return nil
 }
 
 func (t *rowReader) stamp(row cells) stamp {
@@ -306,28 +290,11 @@ func (t *rowReader) place(row cells) *Site {
 	return s
 }
 
-// all reports whether a row meets all conditions.
-func all(row cells, conditions []string) bool {
-	for _, condition := range conditions {
-		name, text, _ := strings.Cut(condition, "=")
-		name, not := strings.CutSuffix(name, "!")
-		if (row[name] == text) == not {
-			return false
-		}
-	}
-	return true
-}
-
-func negated(conditions []string) (not []string) {
-	for _, condition := range conditions {
-		name, text, _ := strings.Cut(condition, "=")
-		if positive, ok := strings.CutSuffix(name, "!"); ok {
-			not = append(not, positive+"="+text)
-		} else {
-			not = append(not, name+"!="+text)
-		}
-	}
-	return not
+// meets reports whether a row meets a condition.
+func (row cells) meets(condition string) bool {
+	name, text, _ := strings.Cut(condition, "=")
+	name, not := strings.CutSuffix(name, "!")
+	return (row[name] == text) != not
 }
 
 // expand replaces the names of columns in braces.

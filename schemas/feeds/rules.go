@@ -27,12 +27,20 @@ type value struct {
 }
 
 // add appends a value of the current site and returns it. It is valid until the next call.
-func (p *parser) add(m Measure) (*value, error) {
+func (p *parser) add(m Measure) *value {
 	if len(p.values) == MaxValues {
-		return nil, errManyValues
+		p.stop(errManyValues)
+		p.values = p.values[:MaxValues-1]
 	}
 	p.values = append(p.values, value{Row: Row{Measure: m, Quality: math.NaN()}, inputs: -1})
-	return &p.values[len(p.values)-1], nil
+	return &p.values[len(p.values)-1]
+}
+
+// read appends a value with its number.
+func (p *parser) read(m Measure, text []byte, decimal byte, factor float64) *value {
+	v := p.add(m)
+	v.set(text, decimal, factor)
+	return v
 }
 
 var errManyValues = errors.New("a site has more than " + strconv.Itoa(MaxValues) + " values or characteristics")
@@ -58,9 +66,9 @@ func (p *parser) fail(reason Reason) {
 
 // finish applies the rules to the values of a site, passes the rows on and forgets the values.
 // Values without a time of their own have that of at.
-func (p *parser) finish(site string, at stamp) error {
-	if len(p.values) == 0 {
-		return nil
+func (p *parser) finish(site string, at stamp) {
+	if len(p.values) == 0 || p.err != nil {
+		return
 	}
 	p.Sites++
 	ordered := p.complete(site, at)
@@ -74,13 +82,11 @@ func (p *parser) finish(site string, at stamp) error {
 		p.Counts[v.Measure][v.Outcome]++
 		p.rows = append(p.rows, v.Row)
 	}
-	rows := p.rows
+	if p.sink.Rows != nil {
+		p.stop(p.sink.Rows(p.rows))
+	}
 	clear(p.twins)
 	p.values, p.rows = p.values[:0], p.rows[:0]
-	if p.sink.Rows == nil {
-		return nil
-	}
-	return p.sink.Rows(rows)
 }
 
 // complete sets the codes and intervals of the values. It reports whether each index occurs once,

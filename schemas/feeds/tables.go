@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"trafficd/schemas/feeds/xmlstream"
@@ -46,8 +47,8 @@ func (t *rowReader) readCSV(in io.Reader) error {
 		for i, cell := range record {
 			row[header[i]] = strings.TrimSpace(cell)
 		}
-		if err := t.row(row); err != nil {
-			return err
+		if t.row(row); t.err != nil {
+			return t.err
 		}
 	}
 }
@@ -65,28 +66,27 @@ func (t *rowReader) readJSON(in io.Reader) error {
 		if err := d.Decode(&element); err != nil {
 			return jsonError(err)
 		}
-		return t.element(element, inner, cells{})
+		t.element(element, inner, cells{})
+		return t.err
 	})
 }
 
-func (t *rowReader) element(element any, inner string, outer cells) error {
+func (t *rowReader) element(element any, inner string, outer cells) {
 	row := cells{}
 	for name, cell := range outer {
 		row["../"+name] = cell
 	}
 	flatten("", element, row)
 	if inner == "" {
-		return t.row(row)
+		t.row(row)
+		return
 	}
 	members, _ := element.(map[string]any)
 	name, rest, _ := strings.Cut(inner, ".")
 	list, _ := members[name].([]any)
 	for _, e := range list {
-		if err := t.element(e, rest, row); err != nil {
-			return err
-		}
+		t.element(e, rest, row)
 	}
-	return nil
 }
 
 // flatten adds the members of an object. Those of an object in it have names such as a.b.
@@ -115,40 +115,32 @@ func flatten(prefix string, value any, row cells) {
 func (t *rowReader) readXML(in io.Reader) error {
 	outer, row := cells{}, cells{}
 	inside := 0
-	add := func(name, text []byte) error {
+	add := func(name, text []byte) {
 		target, key := row, string(name)
 		if inside == 0 {
 			target, key = outer, "../"+key
 		}
 		if target[key] = string(text); len(target) > MaxValues {
-			return errManyValues
+			t.stop(errManyValues)
 		}
-		return nil
 	}
-	start := func(x *xmlstream.Reader) error {
+	start := func(x *xmlstream.Reader) {
 		if inside == 0 && string(x.Name()) == t.Path {
 			inside = x.Depth()
 			clear(row)
 		}
 		for name, text := range x.Attributes() {
-			if err := add(name, text); err != nil {
-				return err
-			}
+			add(name, text)
 		}
-		return nil
 	}
-	end := func(x *xmlstream.Reader) error {
+	end := func(x *xmlstream.Reader) {
 		if inside == x.Depth()+1 {
-			for name, text := range outer {
-				row[name] = text
-			}
+			maps.Copy(row, outer)
 			inside = 0
-			return t.row(row)
+			t.row(row)
+		} else if len(x.Text()) > 0 {
+			add(x.Name(), x.Text())
 		}
-		if len(x.Text()) == 0 {
-			return nil
-		}
-		return add(x.Name(), x.Text())
 	}
-	return walk(in, []string{t.Path}, start, end)
+	return t.walk(in, []string{t.Path}, start, end)
 }

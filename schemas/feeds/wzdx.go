@@ -73,16 +73,10 @@ func (p *parser) feature(raw json.RawMessage) error {
 	}
 	s.Lon, s.Lat = firstPosition(f.Geometry.Coordinates)
 	s.checkPosition()
-	if err := p.site(&s); err != nil {
-		return err
-	}
-	if err := p.sensor("", properties.sensorData); err != nil {
-		return err
-	}
+	p.site(&s)
+	p.sensor("", properties.sensorData)
 	for _, lane := range properties.Lanes {
-		if err := p.sensor("lane"+strconv.Itoa(lane.Lane), lane); err != nil {
-			return err
-		}
+		p.sensor("lane"+strconv.Itoa(lane.Lane), lane)
 	}
 	if status := properties.Core.Status; status != "" && status != "ok" {
 		p.fail(Equipment)
@@ -91,11 +85,12 @@ func (p *parser) feature(raw json.RawMessage) error {
 	if at.from.IsZero() || at.to.IsZero() { // both are required: half an interval is not guessed
 		at = stamp{stated: true}
 	}
-	return p.finish(f.ID, at)
+	p.finish(f.ID, at)
+	return p.err
 }
 
 // sensor adds the values that a sensor or lane has.
-func (p *parser) sensor(lane string, data sensorData) error {
+func (p *parser) sensor(lane string, data sensorData) {
 	for _, m := range []struct {
 		measure Measure
 		raw     json.RawMessage
@@ -103,14 +98,8 @@ func (p *parser) sensor(lane string, data sensorData) error {
 		if len(m.raw) == 0 || string(m.raw) == "null" {
 			continue
 		}
-		v, err := p.add(m.measure)
-		if err != nil {
-			return err
-		}
-		v.lane = lane
-		v.set(bytes.Trim(m.raw, `"`), '.', 1)
+		p.read(m.measure, bytes.Trim(m.raw, `"`), '.', 1).lane = lane
 	}
-	return nil
 }
 
 // firstPosition returns the first two numbers of the coordinates of a point, or of several.
