@@ -149,25 +149,21 @@ func round(c config.Forecasts, speed float64) float64 {
 // streets by the worst basis among their detectors' forecasts.
 func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetForecast, basis map[model.Basis]int) {
 	times, targets := periods(c, s)
-	out := make([]model.Forecast, len(targets))
 	basis = make(map[model.Basis]int)
-	var speeds [][]float64
 	for i := range list {
 		street := &list[i]
-		speeds = speeds[:0]
+		detectors := make([][]model.Forecast, len(street.Detectors))
 		worst := model.None // no forecast yet
-		for _, code := range street.Detectors {
-			values := slices.Repeat([]float64{math.NaN()}, len(targets))
-			speeds = append(speeds, values)
+		for d, code := range street.Detectors {
+			detectors[d] = make([]model.Forecast, len(targets))
 			r := s.Recent(code, c.MaxAge)
 			if r == nil {
+				detectors[d] = nil
 				continue
 			}
-			s.Forecast(code, r, targets, out, nil)
-			for n, f := range out {
-				if f.Basis != model.None {
-					values[n], worst = f.Value, worst.Add(f.Basis)
-				}
+			s.Forecast(code, r, targets, detectors[d], nil)
+			for _, f := range detectors[d] {
+				worst = worst.Add(f.Basis)
 			}
 		}
 		basis[worst]++
@@ -175,19 +171,57 @@ func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.
 			continue
 		}
 		f := &pb.StreetForecast{Street: street.Street, Fromnode: street.FromNode, OpenLRcode: street.OpenLR}
-		at := make([]float64, len(street.Detectors))
+		if street.Length > 0 {
+			f.Length = new(math.Round(street.Length))
+		}
+		if free := s.KMH(freeFlow(s, street)); free > 0 {
+			f.FreeFlowSpeed = new(round(c, free))
+		}
 		for n, period := range times {
-			for d := range at {
-				at[d] = speeds[d][n]
-			}
-			if speed := s.KMH(street.Speed(at)); !math.IsNaN(speed) {
-				p := &pb.ForecastPeriod{Start: period.Start, End: period.End, SpeedValid: period.SpeedValid, Speed: round(c, speed)}
+			if p := combine(c, s, street, detectors, n); p != nil {
+				p.Start, p.End, p.SpeedValid = period.Start, period.End, period.SpeedValid
 				f.Forecast = append(f.Forecast, p)
 			}
 		}
 		all = append(all, f)
 	}
 	return all, basis
+}
+
+// freeFlow returns the speed of free traffic of a street in the unit of the measure, or NaN.
+func freeFlow(s *model.Step, street *streets.Street) float64 {
+	speeds := slices.Repeat([]float64{math.NaN()}, len(street.Detectors))
+	for i, code := range street.Detectors {
+		if d := s.Detectors[code]; d != nil && d.FreeFlow > 0 {
+			speeds[i] = d.FreeFlow
+		}
+	}
+	return street.Speed(speeds)
+}
+
+// combine returns the forecast of a street for a period, without its times, or nil if no detector has
+// one. The bounds are those of all detectors together: none, unless each detector with a forecast has
+// bounds.
+func combine(c config.Forecasts, s *model.Step, street *streets.Street, detectors [][]model.Forecast, n int) *pb.ForecastPeriod {
+	speeds, low, high := make([]float64, len(detectors)), make([]float64, len(detectors)), make([]float64, len(detectors))
+	worst, bounded := model.None, true
+	for d, list := range detectors {
+		speeds[d], low[d], high[d] = math.NaN(), math.NaN(), math.NaN()
+		if list != nil && list[n].Basis != model.None {
+			f := list[n]
+			speeds[d], low[d], high[d] = f.Value, f.Low, f.High
+			worst, bounded = worst.Add(f.Basis), bounded && !math.IsNaN(f.Low) && !math.IsNaN(f.High)
+		}
+	}
+	speed := s.KMH(street.Speed(speeds))
+	if math.IsNaN(speed) {
+		return nil
+	}
+	p := &pb.ForecastPeriod{Speed: round(c, speed), Basis: new(string(worst))}
+	if bounded {
+		p.SpeedLow, p.SpeedHigh = new(round(c, s.KMH(street.Speed(low)))), new(round(c, s.KMH(street.Speed(high))))
+	}
+	return p
 }
 
 // publish publishes the forecasts whose records have changed, and removes the streets that no

@@ -547,6 +547,15 @@ func TestUnit(t *testing.T) {
 		return all[0].Forecast[0].Speed, (&snapshot{s, list}).detail(c.Forecasts, &list[0]), out.String()
 	}
 	speed, detail, _ := f(0)
+	list[0].Length = 106.4
+	l.Detectors[list[0].Detectors[0]].SetFreeFlow()
+	all, _ := build(c.Forecasts, model.NewStep(l, noon, codes, recent), list)
+	p := all[0].Forecast[0]
+	require.Equal(t, "own", p.GetBasis())
+	require.Less(t, p.GetSpeedLow(), p.Speed)
+	require.Greater(t, p.GetSpeedHigh(), p.Speed)
+	require.InDelta(t, 106, all[0].GetLength(), 0)
+	require.Greater(t, all[0].GetFreeFlowSpeed(), 20.0)
 	const mph = 1.609344
 	published, d, explained := f(mph)
 	require.InDelta(t, mph*speed, published, mph*c.Forecasts.Tolerance)
@@ -565,8 +574,10 @@ func TestWorstBasis(t *testing.T) {
 		list := []streets.Street{{Street: 1, Detectors: detectors, Lengths: []float64{1, 1}}}
 		_, recent := hour(known)
 		s := model.NewStep(l, noon, []string{"000000", "new"}, []model.Recent{recent[0], recent[0]})
-		_, basis := build(config.Default().Forecasts, s, list)
+		all, basis := build(config.Default().Forecasts, s, list)
 		require.Equal(t, map[model.Basis]int{model.Pooled: 1}, basis)
+		require.Equal(t, "pool", all[0].Forecast[0].GetBasis())
+		require.Nil(t, all[0].Forecast[0].SpeedLow, "a detector has no bounds")
 		d := (&snapshot{s, list}).detail(config.Default().Forecasts, &list[0])
 		require.Equal(t, model.Pooled, d.Basis)
 		require.NotNil(t, d.Points[model.Hour].Forecast)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,18 +37,24 @@ func TestForecastMessages(t *testing.T) {
 			require.NotNil(t, field, "%s: no field number %d", message, i+1)
 			got := string(field.Name()) + " " + field.Cardinality().String() + " " + kind(field)
 			require.Equal(t, want, got, message)
-			// Only speed_valid has explicit presence, because absent means true.
-			require.Equal(t, field.Name() == "speed_valid", field.HasPresence(), "%s.%s", message, field.Name())
+			require.Equal(t, mayBeAbsent(field) || field.Name() == "speed_valid", field.HasPresence(), "%s.%s", message, field.Name())
 		}
 	}
 	f("StreetForecastResponse", "streetForecast repeated StreetForecast")
 	f("StreetForecast",
 		"street optional int32", "fromnode optional int32", "openLRcode optional string",
-		"forecast repeated ForecastPeriod")
+		"forecast repeated ForecastPeriod", "length optional double", "free_flow_speed optional double")
 	f("ForecastPeriod",
 		"start optional string", "end optional string", "flow_valid optional bool", "speed_valid optional bool",
-		"speed optional double", "flow optional double", "timezone optional string")
+		"speed optional double", "flow optional double", "timezone optional string",
+		"speed_low optional double", "speed_high optional double", "basis optional string", "closed optional bool")
 	require.Equal(t, 3, messages.Len())
+}
+
+// mayBeAbsent reports whether a field is one of the optional members of contract 5.3. speed_valid has
+// explicit presence because absent means true; the layer always sets it.
+func mayBeAbsent(field protoreflect.FieldDescriptor) bool {
+	return field.HasPresence() && field.Name() != "speed_valid"
 }
 
 func kind(field protoreflect.FieldDescriptor) string {
@@ -58,7 +65,7 @@ func kind(field protoreflect.FieldDescriptor) string {
 }
 
 // TestForecastSchemasMatchMessages checks that each JSON schema has the fields of its protobuf
-// message, all of them required, with types that can hold their values.
+// message, all of them but the optional members required, with types that can hold their values.
 func TestForecastSchemasMatchMessages(t *testing.T) {
 	types := map[string][2]any{ // protobuf type → type and format of the schema
 		"int32": {"integer", "int32"}, "string": {"string", nil}, "bool": {"boolean", nil}, "double": {"number", "double"},
@@ -70,11 +77,10 @@ func TestForecastSchemasMatchMessages(t *testing.T) {
 		properties := schema["properties"].(object)
 		fields := messages.Get(i).Fields()
 		require.Len(t, properties, fields.Len(), name)
-		require.Len(t, schema["required"], fields.Len(), name)
 		for j := range fields.Len() {
 			field := fields.Get(j)
 			member := string(field.Name())
-			require.Contains(t, schema["required"], member, name)
+			require.Equal(t, !mayBeAbsent(field), slices.Contains(schema["required"].([]any), any(member)), "%s.%s", name, member)
 			property, ok := properties[member].(object)
 			require.True(t, ok, "%s has no %s", name, member)
 			if field.IsList() {

@@ -92,7 +92,7 @@ func BenchmarkCellSizes(b *testing.B) {
 			for b.Loop() {
 				cells := cut(list, limit, nil)
 				b.ReportMetric(float64(len(list))/float64(len(cells)), "streets/cell")
-				for unit, v := range map[string]view{"B/street": {true, instantOf(noon)}, "B/street,horizon": horizon(30).from(instantOf(noon))} {
+				for unit, v := range map[string]view{"B/street": {whole: true, at: instantOf(noon)}, "B/street,horizon": horizon(30).from(instantOf(noon))} {
 					total := 0
 					for _, c := range cells {
 						total += len(newPiece(c.streets, v, z, false).form(protobuf, gzipped).bytes)

@@ -65,6 +65,9 @@ func join(pieces []*piece, f format, e encoding) *body {
 func sumOf(pieces []*piece, z *zone, v view) uint64 {
 	sums := make([]byte, 0, 8*len(pieces)+64)
 	sums = fmt.Appendf(sums, "%s %t %d ", z.name, v.whole, v.at)
+	if v.all {
+		sums = append(sums, "all"...)
+	}
 	for _, p := range pieces {
 		if !p.empty {
 			sums = binary.LittleEndian.AppendUint64(sums, p.sum)

@@ -52,6 +52,7 @@ func (s *snapshot) document(zone string, view int) *document {
 type document struct {
 	zone         *zone
 	index        int       // of the view in builder.views
+	plain        int       // of the view without the optional members
 	view         view      // relative to the reference time
 	modified     time.Time // when this content was built, in whole seconds; later than for the previous content
 	pieces       []*piece  // of each cell
@@ -111,23 +112,28 @@ func (d *document) size(f format, e encoding) (total int) {
 type zone struct {
 	name  string
 	until time.Time // when it is dropped; zero while a client uses it
-	// Unix time of the last request, by view.whole.
-	asked map[bool]*[numFormats][numEncodings]atomic.Int64
+	// Unix time of the last request, by view.kind.
+	asked map[view]*[numFormats][numEncodings]atomic.Int64
 }
 
 // builder makes snapshots, each from its predecessor. It is not safe for concurrent use.
 type builder struct {
-	cfg     Config
-	views   []view           // the whole layer, then the horizons; relative to the reference time
-	zones   map[string]*zone // time zones to build
-	ordered []*street        // those of last.numbered that have periods, in the order of the layer
-	last    *snapshot        // the latest snapshot; before the first build, an empty one
+	cfg      Config
+	views    []view           // the whole layer, then the horizons, then the same with the optional members; relative to the reference time
+	zones    map[string]*zone // time zones to build
+	ordered  []*street        // those of last.numbered that have periods, in the order of the layer
+	extended bool             // a street has an optional member; otherwise, the views with them show the same as the others
+	last     *snapshot        // the latest snapshot; before the first build, an empty one
 }
 
 func newBuilder(cfg Config) *builder {
 	b := &builder{cfg: cfg, views: []view{{whole: true}}, zones: map[string]*zone{}, last: &snapshot{versions: map[uint64]version{}}}
 	for _, minutes := range cfg.Horizons {
 		b.views = append(b.views, horizon(minutes))
+	}
+	for _, v := range b.views {
+		v.all = true
+		b.views = append(b.views, v)
 	}
 	return b
 }
@@ -146,8 +152,11 @@ func (b *builder) setZones(names []string, now time.Time) {
 	}
 	for _, name := range names {
 		if b.zones[name] == nil {
-			b.zones[name] = &zone{name: name, asked: map[bool]*[numFormats][numEncodings]atomic.Int64{false: {}, true: {}}}
-			b.zones[name].asked[false][protobuf][gzipped].Store(now.Unix())
+			b.zones[name] = &zone{name: name, asked: map[view]*[numFormats][numEncodings]atomic.Int64{}}
+			for _, v := range b.views {
+				b.zones[name].asked[v.kind()] = &[numFormats][numEncodings]atomic.Int64{}
+			}
+			b.zones[name].asked[view{}][protobuf][gzipped].Store(now.Unix())
 		}
 		b.zones[name].until = time.Time{}
 	}
@@ -226,6 +235,7 @@ func (b *builder) apply(next *snapshot, c changes) {
 	}
 	b.ordered = slices.DeleteFunc(slices.Clone(next.numbered), func(s *street) bool { return len(s.periods) == 0 })
 	slices.SortFunc(b.ordered, byPosition)
+	b.extended = slices.ContainsFunc(b.ordered, (*street).extended)
 }
 
 // successor returns what replaces old if the feed's forecast is s. Either may be nil. It returns
@@ -248,7 +258,7 @@ func (b *builder) mark(old, s *street, ref instant) {
 	var before, after []int
 	number := b.last.number + 1
 	s.next = never
-	for i, v := range b.views {
+	for i, v := range b.views[:len(b.views)/2] {
 		if old != nil {
 			before, _, _ = v.from(b.last.ref).pick(before, old)
 			s.changed[i].Store(old.changed[i].Load())
@@ -257,7 +267,8 @@ func (b *builder) mark(old, s *street, ref instant) {
 		var until instant
 		after, _, until = v.from(ref).pick(after, s)
 		s.next = min(s.next, until-v.at)
-		if !slices.EqualFunc(before, after, func(x, y int) bool { return old.periods[x].equal(s.periods[y]) }) {
+		other := old == nil || old.length != s.length || old.freeFlow != s.freeFlow
+		if other && len(after) > 0 || !slices.EqualFunc(before, after, func(x, y int) bool { return old.periods[x].equal(s.periods[y]) }) {
 			s.changed[i].Store(number)
 		}
 		if len(before) == 0 && len(after) > 0 {
@@ -279,12 +290,16 @@ func (b *builder) build(next *snapshot) {
 	if next.streets = len(shown); next.covered > 0 {
 		next.until = next.covered.time().AppendFormat(nil, time.RFC3339)
 	}
+	views := b.views
+	if !b.extended {
+		views = views[:len(views)/2]
+	}
 	next.cells = cut(shown, maxCellStreets, b.last.cells)
 	parallel(len(next.cells), func(i int) {
 		c := next.cells[i]
 		c.pieces = slices.DeleteFunc(c.pieces, func(p *piece) bool { return p.until <= next.ref || b.zones[p.zone.name] != p.zone })
 		for _, z := range b.zones {
-			for _, v := range b.views {
+			for _, v := range views {
 				if v := v.from(next.ref); c.piece(z, v) == nil {
 					c.pieces = append(c.pieces, newPiece(c.streets, v, z, false))
 					piecesBuilt.Inc()
@@ -298,10 +313,13 @@ func (b *builder) build(next *snapshot) {
 	maps.DeleteFunc(next.versions, func(_ uint64, v version) bool { return next.built.Sub(v.built) > keepVersions })
 	next.zones = make(map[string][]*document, len(b.zones))
 	for name, z := range b.zones {
-		for i := range b.views {
+		for i := range views {
 			d := b.document(next, z, i)
 			next.zones[name] = append(next.zones[name], d)
 			next.versions[d.sum] = version{name, i, next.number, next.built}
+		}
+		if !b.extended {
+			next.zones[name] = slices.Repeat(next.zones[name], 2)
 		}
 	}
 }
@@ -317,7 +335,7 @@ func (b *builder) document(next *snapshot, z *zone, index int) *document {
 	reuse := last != nil && slices.Equal(last.pieces, pieces)
 	var wanted [numFormats][numEncodings]bool
 	for f, e := range variants {
-		if wanted[f][e] = next.built.Unix()-z.asked[v.whole][f][e].Load() <= int64(b.cfg.KeepForms/time.Second); !wanted[f][e] {
+		if wanted[f][e] = next.built.Unix()-z.asked[v.kind()][f][e].Load() <= int64(b.cfg.KeepForms/time.Second); !wanted[f][e] {
 			reuse = reuse && last.bodies[f][e].Load() == nil
 			for _, p := range pieces {
 				p.forms[f][e].Store(nil)
@@ -327,6 +345,7 @@ func (b *builder) document(next *snapshot, z *zone, index int) *document {
 	d := last
 	if !reuse {
 		d = &document{zone: z, index: index, view: v, pieces: pieces, sum: sumOf(pieces, z, v), changes: map[uint32]*piece{}}
+		d.plain = index % (len(b.views) / 2)
 		d.modified = next.built.Truncate(time.Second)
 		switch {
 		case last == nil:

@@ -68,7 +68,7 @@ func cut(streets []*street, limit int, old []*cell) (cells []*cell) {
 // 15-minute horizon shows what the 30-minute horizon shows now.
 func (c *cell) piece(z *zone, v view) *piece {
 	for _, p := range c.pieces {
-		if p.zone == z && p.view.whole == v.whole && p.from <= v.at && v.at < p.until {
+		if p.zone == z && p.view.kind() == v.kind() && p.from <= v.at && v.at < p.until {
 			return p
 		}
 	}
@@ -100,7 +100,7 @@ func newPiece(streets []*street, v view, z *zone, every bool) *piece {
 		picked, from, until = v.pick(picked, s)
 		p.from, p.until = max(p.from, from), min(p.until, until)
 		if len(picked) > 0 || every {
-			content = s.appendContent(content[:0], picked)
+			content = s.appendContent(content[:0], picked, v.all)
 			_, _ = hash.Write(content)
 			p.empty = false
 		}

@@ -17,7 +17,7 @@ import (
 
 // TestFormats compares both formats with the output of the protobuf library.
 func TestFormats(t *testing.T) {
-	f := func(message *pb.StreetForecast) {
+	f := func(message *pb.StreetForecast, all bool) {
 		t.Helper()
 		s, err := newStreet(message)
 		require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestFormats(t *testing.T) {
 			p.SpeedValid = proto.Bool(p.SpeedValid == nil || *p.SpeedValid) // always written; absent means true
 		}
 		want := &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{message}}
-		shown := newPiece([]*street{s}, view{whole: true, at: math.MinInt64}, &zone{name: "Europe/Copenhagen"}, true)
+		shown := newPiece([]*street{s}, view{whole: true, all: all, at: math.MinInt64}, &zone{name: "Europe/Copenhagen"}, true)
 
 		wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
 		require.NoError(t, err)
@@ -41,14 +41,21 @@ func TestFormats(t *testing.T) {
 		require.NoError(t, protojson.Unmarshal([]byte(text), &got))
 		require.True(t, proto.Equal(want, &got))
 	}
-	f(&pb.StreetForecast{})
-	f(&pb.StreetForecast{Street: math.MaxInt32, Fromnode: math.MinInt32, OpenLRcode: "CwOiYCUM<\"\\\u2028é>"})
-	f(forecast(4711, 12, noon, 3, 43.2))
+	f(&pb.StreetForecast{}, false)
+	f(&pb.StreetForecast{Street: math.MaxInt32, Fromnode: math.MinInt32, OpenLRcode: "CwOiYCUM<\"\\\u2028é>"}, false)
+	f(forecast(4711, 12, noon, 3, 43.2), false)
+	f(forecast(4711, 12, noon, 3, 43.2), true)
+	extended := forecast(4711, 12, noon, 4, 43.2)
+	extended.Length, extended.FreeFlowSpeed = proto.Float64(106.25), proto.Float64(50)
+	extended.Forecast[0].SpeedLow, extended.Forecast[0].SpeedHigh = proto.Float64(0), proto.Float64(51.5)
+	extended.Forecast[1].Basis, extended.Forecast[1].Closed = proto.String("own"), proto.Bool(false)
+	extended.Forecast[2].Closed, extended.Forecast[2].SpeedHigh = proto.Bool(true), proto.Float64(1e-7)
+	f(extended, true)
 	f(&pb.StreetForecast{Street: -1, Forecast: []*pb.ForecastPeriod{
 		{Start: "2026-01-31T12:00:00Z", End: "2026-01-31T12:15:00Z", FlowValid: true, SpeedValid: proto.Bool(false), Speed: 1e-7, Flow: 1e21},
 		{Start: "2026-01-31T12:15:00Z", End: "2026-01-31T12:30:00Z", Speed: math.Copysign(0, -1), Flow: 0.1 + 0.2},
 		{Start: "2026-01-31T12:45:00Z", End: "2026-01-31T13:00:00Z", Speed: math.MaxFloat64, Flow: math.SmallestNonzeroFloat64},
-	}})
+	}}, false)
 }
 
 // tokensOf returns all tokens of a JSON text, in order.

@@ -41,6 +41,22 @@ func forecast(street, fromnode int32, start time.Time, n int, speed float64) *pb
 	return f
 }
 
+// extend sets some of the optional members.
+func extend(f *pb.StreetForecast, random *rand.Rand) *pb.StreetForecast {
+	if random.IntN(2) == 0 {
+		f.Length, f.FreeFlowSpeed = proto.Float64(float64(100+random.IntN(3))), proto.Float64(50)
+	}
+	for _, p := range f.Forecast {
+		if random.IntN(2) == 0 {
+			p.SpeedLow, p.SpeedHigh = proto.Float64(max(p.Speed-float64(random.IntN(3)), 0)), proto.Float64(p.Speed+2)
+		}
+		if random.IntN(2) == 0 {
+			p.Basis, p.Closed = proto.String([]string{"own", "pool"}[random.IntN(2)]), proto.Bool(random.IntN(2) == 0)
+		}
+	}
+	return f
+}
+
 // codeOf returns the OpenLR code of a street. Streets are in rows of 100 east of Copenhagen, 150 m
 // apart. Every 50th street has an invalid code.
 func codeOf(street int32) string {

@@ -72,7 +72,7 @@ func TestUnchangedPiecesAreReused(t *testing.T) {
 		rebuild(l, noon)
 		return testutil.ToFloat64(piecesBuilt) - before
 	}
-	documents := float64(len(l.builder.views))
+	documents := float64(len(l.builder.views) / 2) // those with the optional members show the same
 	replace(l, clones(all))
 	first := built()
 	require.Equal(t, documents*float64(len(l.current.Load().cells)), first)
@@ -91,7 +91,7 @@ func TestUnchangedPiecesAreReused(t *testing.T) {
 	before = l.current.Load().zones["UTC"]
 	built()
 	for i, d := range l.current.Load().zones["UTC"] {
-		require.Equal(t, i > 0, before[i].sum == d.sum, "document %d: only the whole layer, document 0, must change", i)
+		require.Equal(t, i%int(documents) > 0, before[i].sum == d.sum, "document %d: only the whole layer, document 0, must change", i)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // query holds the query parameters of a request.
 type query struct {
 	view    int    // index in builder.views
+	all     bool   // fields is present
 	follows bool   // since is present
 	since   uint64 // hash of the content that the client has
 	within  string // the parameter that selects streets: tile, bbox or street; empty if there is none
@@ -35,6 +36,9 @@ func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIEr
 			first = q.view == 0
 			q.view, ok = l.views[string(value)]
 			rule = l.horizonRule
+		case "fields":
+			first, q.all = !q.all, true
+			ok, rule = string(value) == "all", "fields must be all; omit it for the members that every street has"
 		case "since":
 			first, q.follows = !q.follows, true
 			q.since, ok = sumFromETag(string(value))
@@ -55,6 +59,9 @@ func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIEr
 			rule += "; each parameter may be used only once, and only one of tile, bbox and street"
 			return q, contract.NewParameterError(contract.InvalidParameter, string(name), rule)
 		}
+	}
+	if q.all {
+		q.view += len(l.views) + 1
 	}
 	return q, nil
 }
@@ -139,7 +146,7 @@ func (r *response) choose(q *query, now time.Time) {
 			return
 		}
 	}
-	asked := &r.zone.asked[r.view.whole][r.format][r.encoding]
+	asked := &r.zone.asked[r.view.kind()][r.format][r.encoding]
 	if seconds := now.Unix(); q.within != "street" && asked.Load() != seconds { // most requests only read it
 		asked.Store(seconds)
 	}

@@ -93,12 +93,13 @@ func TestPartsMatchTheLayer(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 8))
 		l := prepared(DefaultConfig())
 		now, known := noon, map[key]*pb.StreetForecast{}
-		replace(l, clones(city(800, now)))
-		for _, f := range city(800, now) {
-			known[key{f.Street, f.Fromnode}] = f
+		all := city(800, now)
+		for _, f := range all {
+			known[key{f.Street, f.Fromnode}] = extend(f, random)
 		}
+		replace(l, clones(all))
 		followers := []*follower{}
-		for _, horizon := range []string{"", "&horizon=15"} {
+		for _, horizon := range []string{"", "&horizon=15", "&fields=all", "&horizon=15&fields=all"} {
 			followers = append(followers, &follower{query: horizon})
 			for range 4 {
 				part, _ := randomPart(random)
@@ -117,7 +118,7 @@ func TestPartsMatchTheLayer(t *testing.T) {
 				for range random.IntN(30) {
 					k := key{1000 + random.Int32N(1000), random.Int32N(3)}
 					start := noon.Add(time.Duration(random.IntN(60)-30) * time.Minute)
-					f := forecast(k.street, k.fromnode, start, random.IntN(20), float64(random.IntN(3)))
+					f := extend(forecast(k.street, k.fromnode, start, random.IntN(20), float64(random.IntN(3))), random)
 					if step == 5 && random.IntN(20) == 0 {
 						f.OpenLRcode = []string{"", codeOf(1000 + random.Int32N(1000))}[random.IntN(2)]
 					}
@@ -132,7 +133,7 @@ func TestPartsMatchTheLayer(t *testing.T) {
 				}
 			}
 			rebuild(l, now)
-			for _, horizon := range []string{"", "&horizon=15"} {
+			for _, horizon := range []string{"", "&horizon=15", "&fields=all", "&horizon=15&fields=all"} {
 				whole, _, _, _ := shownIn(t, l, "?"+horizon)
 				for range 5 {
 					part, contains := randomPart(random)
@@ -841,8 +842,55 @@ func TestBadQueries(t *testing.T) {
 	}
 	f("?since=%220123456789abcdef%22&since=%220123456789abcdef%22", "since")
 	f("?street=1&street=2", "street")
+	f("?fields=", "fields")
+	f("?fields=speed_low", "fields")
+	f("?fields=all&fields=all", "fields")
 	f("?tile=6/0/0&bbox=0,0,1,1", "bbox")
 	f("?street=1&tile=6/0/0", "tile")
+}
+
+// TestOptionalMembers checks that only fields=all shows the optional members, that the layer without
+// them is the same as if the feed did not have them, and that clients of either that follow the layer
+// receive a change of theirs.
+func TestOptionalMembers(t *testing.T) {
+	random := rand.New(rand.NewPCG(4, 4))
+	l, without := prepared(DefaultConfig()), prepared(DefaultConfig())
+	known := map[key]*pb.StreetForecast{}
+	for _, f := range city(300, noon) {
+		without.Put(clones([]*pb.StreetForecast{f})[0])
+		known[key{f.Street, f.Fromnode}] = extend(f, random)
+		l.Put(clones([]*pb.StreetForecast{f})[0])
+	}
+	for _, l := range []*Layer{l, without} {
+		l.Publish(noon)
+		rebuild(l, noon)
+	}
+	requireSame(t, l, without)
+	all, etag, version, _ := shownIn(t, l, "?fields=all")
+	for k, f := range known {
+		for _, p := range f.Forecast {
+			p.Timezone = "UTC"
+		}
+		require.True(t, proto.Equal(f, all[k]), "%v\n%v", f, all[k])
+	}
+	_, plain, _, _ := shownIn(t, l, "")
+	require.NotEqual(t, plain, etag)
+	_, plain, _, _ = shownIn(t, without, "")
+	_, etag, _, _ = shownIn(t, without, "?fields=all")
+	require.Equal(t, plain, etag, "nothing to show")
+
+	changed := city(300, noon)[0]
+	k := key{changed.Street, changed.Fromnode}
+	f := proto.Clone(known[k]).(*pb.StreetForecast)
+	f.Length = proto.Float64(7)
+	l.Put(f)
+	l.Publish(noon)
+	rebuild(l, noon)
+	got, _, _, content := shownIn(t, l, "?fields=all&since="+url.QueryEscape(version))
+	require.Equal(t, "changes", content)
+	require.Len(t, got, 1)
+	require.InDelta(t, 7, got[k].GetLength(), 0)
+	requireSame(t, l, without)
 }
 
 // TestWait checks that a request with Prefer: wait gets the next version as soon as it is built, or

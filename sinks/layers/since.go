@@ -44,10 +44,10 @@ func (d *document) changesSince(s *snapshot, number uint32) (p *piece) {
 	var picked []int
 	v, limit := d.view.from(s.ref), max(s.streets, 100)
 	for _, st := range s.numbered { // they compress best in this order
-		if st.changed[d.index].Load() <= number {
+		if st.changed[d.plain].Load() <= number {
 			continue
 		}
-		if picked, _, _ = v.pick(picked, st); len(picked) == 0 || st.shown[d.index].Load() <= number {
+		if picked, _, _ = v.pick(picked, st); len(picked) == 0 || st.shown[d.plain].Load() <= number {
 			st = st.withoutCode()
 		}
 		streets = append(streets, st)

@@ -25,10 +25,12 @@ type street struct {
 	position uint64   // sort position in the layer
 	code     string   // openLRcode
 	periods  []period // in order; none if the street was removed
+	length   float64  // in metres; 0 if unknown
+	freeFlow float64  // speed of free traffic; 0 if unknown
 	until    instant  // end of the last period, or when the street was removed
 
 	next instant // the first reference time at which a view may show something else
-	// By view: the numbers of the last build that changed what it shows of the street, and of the build
+	// By plain view: the numbers of the last build that changed what it shows of the street, and of the build
 	// since which it shows something. Requests for an earlier snapshot may find later numbers, and then
 	// send the street, or its code, needlessly.
 	changed, shown [1 + maxHorizons]atomic.Uint32
@@ -50,7 +52,22 @@ type period struct {
 	span                  unique.Handle[span] // streets share their spans
 	speed, flow           float64
 	flowValid, speedValid bool
+
+	// Optional members.
+	closedKnown, closed bool
+	low, high           float64 // NaN if unknown
+	basis               unique.Handle[string]
 }
+
+// extended reports whether the street has a value of an optional member, which only views with all
+// members show.
+func (s *street) extended() bool {
+	return s.length > 0 || s.freeFlow > 0 || slices.ContainsFunc(s.periods, func(p period) bool {
+		return p.closedKnown || !math.IsNaN(p.low) || !math.IsNaN(p.high) || p.basis != noBasis
+	})
+}
+
+var noBasis = unique.Make("")
 
 // span is the time interval [from, to). start and end are their textual forms.
 type span struct {
@@ -69,7 +86,7 @@ func (i instant) time() time.Time { return time.UnixMicro(int64(i)).UTC() }
 
 // newStreet converts a message from a feed. It returns an error if a time is not normalised.
 func newStreet(f *pb.StreetForecast) (*street, error) {
-	s := &street{id: key{f.GetStreet(), f.GetFromnode()}, code: f.GetOpenLRcode()}
+	s := &street{id: key{f.GetStreet(), f.GetFromnode()}, code: f.GetOpenLRcode(), length: f.GetLength(), freeFlow: f.GetFreeFlowSpeed()}
 	if line, err := openlr.Decode(s.code); err == nil {
 		s.located, s.place = true, placeOf(line.Points[0].Lon, line.Points[0].Lat)
 		s.position = s.place.hilbert() >> 2
@@ -89,6 +106,8 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 		s.periods = append(s.periods, period{
 			span:  unique.Make(span{instantOf(start), instantOf(end), p.GetStart(), p.GetEnd()}),
 			speed: p.GetSpeed(), flow: p.GetFlow(), flowValid: p.GetFlowValid(), speedValid: p.SpeedValid == nil || *p.SpeedValid,
+			closedKnown: p.Closed != nil, closed: p.GetClosed(), low: valueOr(p.SpeedLow, math.NaN()), high: valueOr(p.SpeedHigh, math.NaN()),
+			basis: unique.Make(p.GetBasis()),
 		})
 	}
 	slices.SortFunc(s.periods, func(p, o period) int {
@@ -96,6 +115,13 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
 	})
 	return s, nil
+}
+
+func valueOr(v *float64, other float64) float64 {
+	if v == nil {
+		return other
+	}
+	return *v
 }
 
 // removed returns what is kept of a street that was removed at the reference time.
@@ -108,23 +134,25 @@ func (s *street) removed(ref instant) *street {
 
 // withoutCode returns a street with the same periods and place, but no code.
 func (s *street) withoutCode() *street {
-	return &street{id: s.id, located: s.located, place: s.place, periods: s.periods, until: s.until}
+	return &street{id: s.id, located: s.located, place: s.place, periods: s.periods, until: s.until, length: s.length, freeFlow: s.freeFlow}
 }
 
 // live reports whether the street has a period that ends after t.
 func (s *street) live(t instant) bool { return len(s.periods) > 0 && s.until > t }
 
 func (s *street) equal(o *street) bool {
-	return s.code == o.code && slices.EqualFunc(s.periods, o.periods, period.equal)
+	return s.code == o.code && s.length == o.length && s.freeFlow == o.freeFlow && slices.EqualFunc(s.periods, o.periods, period.equal)
 }
 
 func (p period) equal(o period) bool {
-	return p.span == o.span && math.Float64bits(p.speed) == math.Float64bits(o.speed) &&
-		math.Float64bits(p.flow) == math.Float64bits(o.flow) && p.flowValid == o.flowValid && p.speedValid == o.speedValid
+	same := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
+	return p.span == o.span && same(p.speed, o.speed) && same(p.flow, o.flow) && p.flowValid == o.flowValid && p.speedValid == o.speedValid &&
+		p.closedKnown == o.closedKnown && p.closed == o.closed && same(p.low, o.low) && same(p.high, o.high) && p.basis == o.basis
 }
 
-// appendContent appends everything that documents show about the street with the given periods.
-func (s *street) appendContent(dst []byte, periods []int) []byte {
+// appendContent appends everything that documents show about the street with the given periods, with
+// or without the optional members.
+func (s *street) appendContent(dst []byte, periods []int, all bool) []byte {
 	for _, v := range [...]uint32{uint32(s.id.street), uint32(s.id.fromnode), uint32(len(s.code)), uint32(len(periods))} {
 		dst = binary.LittleEndian.AppendUint32(dst, v)
 	}
@@ -136,22 +164,41 @@ func (s *street) appendContent(dst []byte, periods []int) []byte {
 			dst = binary.LittleEndian.AppendUint64(dst, v)
 		}
 		dst = strconv.AppendBool(strconv.AppendBool(dst, p.flowValid), p.speedValid)
+		if all {
+			for _, v := range [...]float64{p.low, p.high} {
+				dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(v))
+			}
+			dst = strconv.AppendBool(strconv.AppendBool(append(dst, p.basis.Value()...), p.closedKnown), p.closed)
+		}
+	}
+	if all {
+		for _, v := range [...]float64{s.length, s.freeFlow} {
+			dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(v))
+		}
 	}
 	return dst
 }
 
-// view determines which periods of a street are shown: the whole layer or a horizon.
+// view determines what is shown of a street: the periods of the whole layer or of a horizon, with or
+// without the optional members.
 type view struct {
 	whole bool    // true: all periods that end after at; false: the one that covers at
+	all   bool    // with the optional members
 	at    instant // in builder.views relative to the reference time
 }
+
+// kind returns the view without its time.
+func (v view) kind() view { return view{whole: v.whole, all: v.all} }
 
 func horizon(minutes int) view {
 	return view{at: instant((time.Duration(minutes) * time.Minute).Microseconds())}
 }
 
 // from returns the view at a reference time.
-func (v view) from(ref instant) view { return view{v.whole, v.at + ref} }
+func (v view) from(ref instant) view {
+	v.at += ref
+	return v
+}
 
 // pick returns the indexes of the periods of s that v shows, and the interval [from, until) of
 // times at which it shows the same. If several periods cover v.at, a horizon shows the one that

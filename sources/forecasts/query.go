@@ -104,15 +104,11 @@ func (q *queryFeed) read(rows driver.Rows) (records []Record, newest time.Time, 
 	streets := map[identity]*pb.StreetForecast{}
 	size := int64(0)
 	for n := 1; rows.Next(); n++ {
-		var (
-			id      identity
-			code    string
-			period  *pb.ForecastPeriod
-			updated time.Time
-		)
+		var row *pb.StreetForecast
+		var updated time.Time
 		err := attempt(func() (err error) {
 			if err = rows.Scan(scan.into...); err == nil {
-				id, code, period, updated, err = scan.row()
+				row, updated, err = scan.row()
 			}
 			return err
 		})
@@ -120,17 +116,17 @@ func (q *queryFeed) read(rows driver.Rows) (records []Record, newest time.Time, 
 			q.faults.skip(fmt.Sprintf("row %d", n), err)
 			continue
 		}
-		if size += rowBytes + int64(len(code)); size > q.maxBytes {
+		if size += rowBytes + int64(len(row.OpenLRcode)); size > q.maxBytes {
 			return nil, newest, watch.ErrTooLong
 		}
-		f := streets[id]
-		if f == nil {
-			f = &pb.StreetForecast{Street: id.street, Fromnode: id.fromnode}
-			streets[id] = f
-			records = append(records, Record{Position: fmt.Sprintf("street %s (first row %d)", Key(f), n), Forecast: f})
+		if f := streets[identityOf(row)]; f != nil {
+			f.OpenLRcode = cmp.Or(row.OpenLRcode, f.OpenLRcode)
+			f.Length, f.FreeFlowSpeed = cmp.Or(row.Length, f.Length), cmp.Or(row.FreeFlowSpeed, f.FreeFlowSpeed)
+			f.Forecast = append(f.Forecast, row.Forecast[0])
+		} else {
+			streets[identityOf(row)] = row
+			records = append(records, Record{Position: fmt.Sprintf("street %s (first row %d)", Key(row), n), Forecast: row})
 		}
-		f.OpenLRcode = cmp.Or(code, f.OpenLRcode)
-		f.Forecast = append(f.Forecast, period)
 		if updated.After(newest) {
 			newest = updated
 		}

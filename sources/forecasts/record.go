@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,12 @@ const (
 
 	maxPeriods = 10_000
 	maxCode    = 4096 // maximum size of an openLRcode, in bytes
+
+	maxLength = 1_000_000.0 // of a street, in metres
 )
+
+// basisPattern is what a basis may be. It needs no escaping in JSON.
+var basisPattern = regexp.MustCompile(`^[a-z_]{1,32}$`)
 
 // Remarks are the defects in a record that is not skipped.
 type Remarks struct {
@@ -52,6 +58,14 @@ func Normalise(f *pb.StreetForecast, maxSpeed float64) (Remarks, error) {
 	}
 	if !isBase64(f.OpenLRcode) {
 		remarks.add(fmt.Errorf("openLRcode %.64q is not base64", f.OpenLRcode))
+	}
+	if f.Length != nil && !(*f.Length > 0 && *f.Length <= maxLength) {
+		remarks.add(fmt.Errorf("length %g is not above 0 and at most %g", *f.Length, maxLength))
+		f.Length = nil
+	}
+	if f.FreeFlowSpeed != nil && !(*f.FreeFlowSpeed > 0 && *f.FreeFlowSpeed <= maxSpeed) {
+		remarks.add(fmt.Errorf("free_flow_speed %g is not above 0 and at most %g", *f.FreeFlowSpeed, maxSpeed))
+		f.FreeFlowSpeed = nil
 	}
 	before := len(f.Forecast)
 	f.Forecast = normalisePeriods(f.Forecast, maxSpeed, &remarks)
@@ -147,7 +161,32 @@ func normalisePeriod(p *pb.ForecastPeriod, maxSpeed float64, remarks *Remarks) e
 		p.Flow, p.FlowValid = 0, false
 	}
 	p.Speed, p.Flow = p.Speed+0, p.Flow+0 // -0 becomes 0
+	normaliseOptional(p, maxSpeed, remarks)
 	return nil
+}
+
+// normaliseOptional removes optional members that are not plausible. The speed may be outside of the
+// bounds, because feeds may round it.
+func normaliseOptional(p *pb.ForecastPeriod, maxSpeed float64, remarks *Remarks) {
+	for _, bound := range []**float64{&p.SpeedLow, &p.SpeedHigh} {
+		if *bound == nil {
+			continue
+		}
+		if !within(**bound, maxSpeed) {
+			remarks.add(fmt.Errorf("the bound %g of the speed is not between 0 and %g", **bound, maxSpeed))
+			*bound = nil
+			continue
+		}
+		**bound += 0 // -0 becomes 0
+	}
+	if p.SpeedLow != nil && p.SpeedHigh != nil && *p.SpeedLow > *p.SpeedHigh {
+		remarks.add(fmt.Errorf("speed_low %g is above speed_high %g", *p.SpeedLow, *p.SpeedHigh))
+		p.SpeedLow, p.SpeedHigh = nil, nil
+	}
+	if p.Basis != nil && !basisPattern.MatchString(*p.Basis) {
+		remarks.add(fmt.Errorf("basis %.64q must have 1 to 32 of the characters a to z and _", *p.Basis))
+		p.Basis = nil
+	}
 }
 
 // within reports whether v is between 0 and limit; NaN is not.

@@ -117,6 +117,44 @@ func TestNormalise(t *testing.T) {
 	}
 }
 
+// TestNormaliseOptional checks the optional members.
+func TestNormaliseOptional(t *testing.T) {
+	f := func(change func(*pb.StreetForecast, *pb.ForecastPeriod), remarks int, first string) *pb.StreetForecast {
+		t.Helper()
+		s := streetOf(period("18:00:00Z", "18:15:00Z", 50))
+		s.Length, s.FreeFlowSpeed = proto.Float64(120), proto.Float64(60)
+		p := s.Forecast[0]
+		p.SpeedLow, p.SpeedHigh, p.Basis, p.Closed = proto.Float64(40), proto.Float64(60), proto.String("own"), proto.Bool(false)
+		change(s, p)
+		r, err := Normalise(s, MaxSpeed)
+		require.NoError(t, err)
+		require.Equal(t, remarks, r.Count, "%v", r.First)
+		if remarks > 0 {
+			require.ErrorContains(t, r.First, first)
+		}
+		require.InDelta(t, 50, s.Forecast[0].Speed, 0, "the period stays")
+		return s
+	}
+	whole := f(func(*pb.StreetForecast, *pb.ForecastPeriod) {}, 0, "")
+	require.InDelta(t, 120, whole.GetLength(), 0)
+	require.Equal(t, []any{60.0, 40.0, 60.0, "own", false}, []any{
+		whole.GetFreeFlowSpeed(), whole.Forecast[0].GetSpeedLow(),
+		whole.Forecast[0].GetSpeedHigh(), whole.Forecast[0].GetBasis(), whole.Forecast[0].GetClosed(),
+	})
+	for _, v := range []float64{math.NaN(), math.Inf(1), -1, 1e7} {
+		require.Nil(t, f(func(s *pb.StreetForecast, _ *pb.ForecastPeriod) { s.Length = &v }, 1, "length").Length)
+		require.Nil(t, f(func(s *pb.StreetForecast, _ *pb.ForecastPeriod) { s.FreeFlowSpeed = &v }, 1, "free_flow_speed").FreeFlowSpeed)
+		low := f(func(_ *pb.StreetForecast, p *pb.ForecastPeriod) { p.SpeedLow = &v }, 1, "bound").Forecast[0]
+		require.Nil(t, low.SpeedLow)
+		require.NotNil(t, low.SpeedHigh)
+		require.Nil(t, f(func(_ *pb.StreetForecast, p *pb.ForecastPeriod) { p.SpeedHigh = &v }, 1, "bound").Forecast[0].SpeedHigh)
+	}
+	require.Nil(t, f(func(_ *pb.StreetForecast, p *pb.ForecastPeriod) { *p.SpeedLow = 61 }, 1, "above speed_high").Forecast[0].SpeedHigh)
+	for _, basis := range []string{"", "Own", "a b", `a"`, strings.Repeat("a", 33)} {
+		require.Nil(t, f(func(_ *pb.StreetForecast, p *pb.ForecastPeriod) { p.Basis = &basis }, 1, "basis").Forecast[0].Basis)
+	}
+}
+
 func TestNormaliseErrors(t *testing.T) {
 	f := func(in *pb.StreetForecast, want string) {
 		t.Helper()

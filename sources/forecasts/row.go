@@ -24,7 +24,10 @@ type rowScan struct {
 // The columns that are used. Other columns are ignored.
 var (
 	neededColumns   = []string{"street", "fromnode", "start", "end", "speed"}
-	optionalColumns = []string{"openLRcode", "flow_valid", "speed_valid", "flow", "updated"}
+	optionalColumns = []string{
+		"openLRcode", "flow_valid", "speed_valid", "flow", "updated",
+		"speed_low", "speed_high", "basis", "closed", "length", "free_flow_speed",
+	}
 )
 
 func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
@@ -45,14 +48,15 @@ func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
 	return s, nil
 }
 
-// row converts the scanned row. By default, openLRcode is empty, the speed is valid, and the flow
-// is invalid.
-func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated time.Time, err error) {
-	p = &pb.ForecastPeriod{SpeedValid: proto.Bool(true)}
+// row converts the scanned row to a street with one period. By default, openLRcode is empty, the
+// speed is valid, and the flow is invalid.
+func (s *rowScan) row() (f *pb.StreetForecast, updated time.Time, err error) {
+	p := &pb.ForecastPeriod{SpeedValid: proto.Bool(true)}
+	f = &pb.StreetForecast{Forecast: []*pb.ForecastPeriod{p}}
 	err = errors.Join(
-		set(s, "street", &id.street, asInt32),
-		set(s, "fromnode", &id.fromnode, asInt32),
-		set(s, "openLRcode", &code, asString),
+		set(s, "street", &f.Street, asInt32),
+		set(s, "fromnode", &f.Fromnode, asInt32),
+		set(s, "openLRcode", &f.OpenLRcode, asString),
 		set(s, "start", &p.Start, asTimeText),
 		set(s, "end", &p.End, asTimeText),
 		set(s, "flow_valid", &p.FlowValid, asBool),
@@ -60,8 +64,22 @@ func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated
 		set(s, "speed", &p.Speed, asFloat),
 		set(s, "flow", &p.Flow, asFloat),
 		set(s, "updated", &updated, asTime),
+		set(s, "speed_low", &p.SpeedLow, pointer(asFloat)),
+		set(s, "speed_high", &p.SpeedHigh, pointer(asFloat)),
+		set(s, "basis", &p.Basis, pointer(asString)),
+		set(s, "closed", &p.Closed, pointer(asBool)),
+		set(s, "length", &f.Length, pointer(asFloat)),
+		set(s, "free_flow_speed", &f.FreeFlowSpeed, pointer(asFloat)),
 	)
-	return id, code, p, updated, err
+	return f, updated, err
+}
+
+// pointer returns a conversion to a pointer, for members that may be absent.
+func pointer[T any](as func(reflect.Value) (T, error)) func(reflect.Value) (*T, error) {
+	return func(v reflect.Value) (*T, error) {
+		value, err := as(v)
+		return &value, err
+	}
 }
 
 // set stores a column's value, converted by as. If an optional column is missing or null, *into

@@ -86,6 +86,10 @@ func publishedForecasts() *pb.StreetForecastResponse {
 			{Start: at(0), End: at(6), SpeedValid: proto.Bool(false), Speed: 20},
 		}},
 	}
+	all[0].Length, all[0].FreeFlowSpeed = proto.Float64(106.5), proto.Float64(499.5)
+	bounded := all[0].Forecast[0]
+	bounded.SpeedLow, bounded.SpeedHigh, bounded.Basis, bounded.Closed = proto.Float64(0), proto.Float64(0.25), proto.String("own"), proto.Bool(false)
+	all[1].Forecast[0].Closed, all[1].Forecast[0].SpeedHigh = proto.Bool(true), proto.Float64(50)
 	for i := range int32(500) { // more than a deflate block
 		all = append(all, &pb.StreetForecast{Street: i + 1, Fromnode: 2*i + 7, OpenLRcode: "CwV/OiHN2TvlAAA1ABM7FQ==", Forecast: []*pb.ForecastPeriod{
 			{Start: at(0), End: at(6), SpeedValid: proto.Bool(true), Speed: 30 + float64(i)/10},
@@ -102,14 +106,25 @@ func fillTable(t *testing.T, c *stores.ClickHouse, published *pb.StreetForecastR
 	plain := strings.NewReplacer("T", " ", "Z", "")
 	for _, s := range published.StreetForecast {
 		for _, p := range s.Forecast {
-			rows = append(rows, fmt.Sprintf("(%d, %d, '%s', '%s', '%s', %t, %t, %v, %v)",
-				s.Street, s.Fromnode, s.OpenLRcode, plain.Replace(p.Start), plain.Replace(p.End), p.FlowValid, p.GetSpeedValid(), p.Speed, p.Flow))
+			rows = append(rows, fmt.Sprintf("(%d, %d, '%s', '%s', '%s', %t, %t, %v, %v, %s, %s, %s, %s, %s, %s)",
+				s.Street, s.Fromnode, s.OpenLRcode, plain.Replace(p.Start), plain.Replace(p.End), p.FlowValid, p.GetSpeedValid(), p.Speed, p.Flow,
+				literal(p.SpeedLow), literal(p.SpeedHigh), literal(p.Basis), literal(p.Closed), literal(s.Length), literal(s.FreeFlowSpeed)))
 		}
 	}
 	c.Query(t, "CREATE DATABASE road")
 	c.Query(t, `CREATE TABLE road.forecasts (street Int32, fromnode Int32, openLRcode String, start DateTime('UTC'), end DateTime('UTC'),
-		flow_valid Bool, speed_valid Bool, speed Float64, flow Float64) ENGINE = MergeTree ORDER BY (street, fromnode, start)`)
+		flow_valid Bool, speed_valid Bool, speed Float64, flow Float64,
+		speed_low Nullable(Float64), speed_high Nullable(Float64), basis Nullable(String), closed Nullable(Bool),
+		length Nullable(Float64), free_flow_speed Nullable(Float64)) ENGINE = MergeTree ORDER BY (street, fromnode, start)`)
 	c.Query(t, "INSERT INTO road.forecasts VALUES "+strings.Join(rows, ", "))
+}
+
+// literal returns the SQL of a value that may be absent.
+func literal[T any](v *T) string {
+	if v == nil {
+		return "NULL"
+	}
+	return fmt.Sprintf("'%v'", *v)
 }
 
 // requireClientsRead checks that each client reads exactly the published forecasts.
@@ -137,7 +152,7 @@ func requireClientsRead(t *testing.T, d *daemontest.Trafficd, published *pb.Stre
 	layer := filepath.Join(dir, "layer.pb")
 	curl := func(options ...string) []byte {
 		t.Helper()
-		foreign.Run(t, "curl", append(options, "-sS", "--fail", "-H", "Authorization: apiKey "+mapKey, "-o", layer, base+layers.Path)...)
+		foreign.Run(t, "curl", append(options, "-sS", "--fail", "-H", "Authorization: apiKey "+mapKey, "-o", layer, base+layers.Path+"?fields=all")...)
 		body, err := os.ReadFile(layer)
 		require.NoError(t, err)
 		return body

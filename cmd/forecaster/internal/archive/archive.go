@@ -316,6 +316,7 @@ func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err 
 		if p := &profiles[i]; p.Code == "" {
 			l.Pool = &p.Detector
 		} else {
+			p.SetFreeFlow()
 			l.Detectors[p.Code] = &p.Detector
 		}
 	}

@@ -85,6 +85,15 @@ type Detector struct {
 	Yesterday float64   `ch:"yesterday"` // mean residual of the day before
 	Recent    float64   `ch:"recent"`    // weighted mean residual of earlier days; the latest have the most weight
 	Weights   []Weights
+	FreeFlow  float64 `ch:"-"` // 0 if unknown; SetFreeFlow sets it when the tables are loaded
+}
+
+// SetFreeFlow sets FreeFlow: the speed of free traffic is the 85th percentile of the profile.
+func (d *Detector) SetFreeFlow() {
+	usual := slices.DeleteFunc(slices.Clone(d.Profile), math.IsNaN)
+	if slices.Sort(usual); len(usual) > 0 {
+		d.FreeFlow = usual[(len(usual)-1)*85/100]
+	}
 }
 
 // Learned holds the learned tables for one day.

@@ -71,6 +71,7 @@ type Street struct {
 	OpenLR           string
 	Detectors        []string // sorted
 	Lengths          []float64
+	Length           float64 // sum of the lengths in metres; 0 if no detector has one
 }
 
 const (
@@ -175,7 +176,7 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 	content.Invalid = join(invalid, "%d more detectors are ignored")
 	var unlocated []error
 	for i, s := range content.Streets {
-		complete(s.Lengths)
+		content.Streets[i].Length = complete(s.Lengths)
 		if locations[i] != nil {
 			unlocated = append(unlocated, fmt.Errorf("street %d from node %d has no location: %w", s.Street, s.FromNode, locations[i]))
 		}
@@ -187,8 +188,9 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 	return content
 }
 
-// complete replaces missing lengths with the mean of the others, or with 1 if all are missing.
-func complete(lengths []float64) {
+// complete replaces missing lengths with the mean of the others, or with 1 if all are missing. It
+// returns their total, or 0 if all are missing.
+func complete(lengths []float64) (total float64) {
 	sum, n := 0.0, 0
 	for _, l := range lengths {
 		if l > 0 {
@@ -205,6 +207,7 @@ func complete(lengths []float64) {
 			lengths[i] = mean
 		}
 	}
+	return mean * float64(min(n, 1)*len(lengths)) // the missing ones have the mean too
 }
 
 // join returns the first errors, joined. more is the format of the number of the others.

@@ -26,7 +26,7 @@ func read(t *testing.T, name, text string) Content {
 func TestRead(t *testing.T) {
 	want := []Street{
 		{Street: 7, FromNode: -1, Detectors: []string{"C"}, Lengths: []float64{1}},
-		{Street: 7, FromNode: 2, OpenLR: "CwRbWyNG9RpsCQCb/jsb", Detectors: []string{"A", "B", "D"}, Lengths: []float64{100, 300, 200}},
+		{Street: 7, FromNode: 2, OpenLR: "CwRbWyNG9RpsCQCb/jsb", Detectors: []string{"A", "B", "D"}, Lengths: []float64{100, 300, 200}, Length: 600},
 	}
 	f := func(name, text string) {
 		t.Helper()

@@ -36,8 +36,8 @@ type Response struct {
 // maxLayer limits the size of the message to less than 2 GiB, which is also Protobuf's limit.
 const maxLayer = 2 << 30
 
-// Get requests the layer once, or only the periods that are horizon minutes from now unless it is
-// -1. It neither retries nor follows redirects.
+// Get requests the layer with all members once, or only the periods that are horizon minutes from
+// now unless it is -1. It neither retries nor follows redirects.
 func Get(ctx context.Context, c *client.Client, horizon int) (*Response, error) {
 	if horizon < -1 {
 		return nil, fmt.Errorf("--horizon %d must be a number of minutes from now, or -1 for all periods", horizon)
@@ -46,8 +46,9 @@ func Get(ctx context.Context, c *client.Client, horizon int) (*Response, error) 
 	if err != nil {
 		return nil, err
 	}
+	req.URL.RawQuery = "fields=all"
 	if horizon >= 0 {
-		req.URL.RawQuery = "horizon=" + strconv.Itoa(horizon)
+		req.URL.RawQuery += "&horizon=" + strconv.Itoa(horizon)
 	}
 	req.Header.Set("Accept", "application/x-protobuf")
 	req.Header.Set("Accept-Encoding", "gzip") // also disables the transport's decompression
@@ -138,17 +139,26 @@ type lineString struct {
 func featureOf(f *pb.StreetForecast) feature {
 	periods := make([]any, len(f.Forecast))
 	for i, p := range f.Forecast {
-		periods[i] = map[string]any{
+		period := map[string]any{
 			"start": p.Start, "end": p.End, "speed_valid": p.GetSpeedValid(), "speed": p.Speed, "timezone": p.Timezone,
 		}
+		setOptional(period, p)
+		periods[i] = period
 	}
 	properties := map[string]any{"street": f.Street, "fromnode": f.Fromnode, "openLRcode": f.OpenLRcode, "forecast": periods}
+	if f.Length != nil {
+		properties["length"] = *f.Length
+	}
+	if f.FreeFlowSpeed != nil {
+		properties["free_flow_speed"] = *f.FreeFlowSpeed
+	}
 	if len(f.Forecast) == 1 {
 		only := f.Forecast[0]
 		properties["start"], properties["end"] = only.Start, only.End
 		if only.GetSpeedValid() {
 			properties["speed"] = only.Speed
 		}
+		setOptional(properties, only)
 	}
 	line, err := openlr.Decode(f.OpenLRcode)
 	if err != nil {
@@ -160,6 +170,22 @@ func featureOf(f *pb.StreetForecast) feature {
 		shape.Coordinates = append(shape.Coordinates, [2]float64{round(p.Lon), round(p.Lat)})
 	}
 	return feature{"Feature", shape, properties}
+}
+
+// setOptional sets the members that the feed has.
+func setOptional(properties map[string]any, p *pb.ForecastPeriod) {
+	if p.SpeedLow != nil {
+		properties["speed_low"] = *p.SpeedLow
+	}
+	if p.SpeedHigh != nil {
+		properties["speed_high"] = *p.SpeedHigh
+	}
+	if p.Basis != nil {
+		properties["basis"] = *p.Basis
+	}
+	if p.Closed != nil {
+		properties["closed"] = *p.Closed
+	}
 }
 
 // round rounds to 6 decimal places (0.1 m). OpenLR codes have a resolution of 1 m.

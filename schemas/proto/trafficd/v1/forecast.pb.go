@@ -81,7 +81,13 @@ type StreetForecast struct {
 	// changes, absent means unchanged.
 	OpenLRcode string `protobuf:"bytes,3,opt,name=openLRcode,proto3" json:"openLRcode,omitempty"`
 	// One entry for each forecast period.
-	Forecast      []*ForecastPeriod `protobuf:"bytes,4,rep,name=forecast,proto3" json:"forecast,omitempty"`
+	Forecast []*ForecastPeriod `protobuf:"bytes,4,rep,name=forecast,proto3" json:"forecast,omitempty"`
+	// Length of the street in metres. Like the other optional fields, it is only in responses to
+	// fields=all, and only if the feed has it.
+	Length *float64 `protobuf:"fixed64,5,opt,name=length,proto3,oneof" json:"length,omitempty"`
+	// Speed of free traffic in km/h. The delay of a period in hours is length / 1000 * (1 / speed - 1 /
+	// free_flow_speed), at least 0.
+	FreeFlowSpeed *float64 `protobuf:"fixed64,6,opt,name=free_flow_speed,json=freeFlowSpeed,proto3,oneof" json:"free_flow_speed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -144,6 +150,20 @@ func (x *StreetForecast) GetForecast() []*ForecastPeriod {
 	return nil
 }
 
+func (x *StreetForecast) GetLength() float64 {
+	if x != nil && x.Length != nil {
+		return *x.Length
+	}
+	return 0
+}
+
+func (x *StreetForecast) GetFreeFlowSpeed() float64 {
+	if x != nil && x.FreeFlowSpeed != nil {
+		return *x.FreeFlowSpeed
+	}
+	return 0
+}
+
 // ForecastPeriod is the forecast for a street and a period.
 type ForecastPeriod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -160,7 +180,16 @@ type ForecastPeriod struct {
 	// Reserved for future use.
 	Flow float64 `protobuf:"fixed64,6,opt,name=flow,proto3" json:"flow,omitempty"`
 	// Time zone of the client: a name of the IANA database.
-	Timezone      string `protobuf:"bytes,7,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	Timezone string `protobuf:"bytes,7,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	// The speed is expected to be at least speed_low and at most speed_high, in km/h, in 8 of 10 cases.
+	SpeedLow  *float64 `protobuf:"fixed64,8,opt,name=speed_low,json=speedLow,proto3,oneof" json:"speed_low,omitempty"`
+	SpeedHigh *float64 `protobuf:"fixed64,9,opt,name=speed_high,json=speedHigh,proto3,oneof" json:"speed_high,omitempty"`
+	// What the forecast is computed from. The forecaster sets own (what was learned about the detectors),
+	// pool (what was learned about all detectors) or last (the last measured value). Readers must accept
+	// other lower-case words.
+	Basis *string `protobuf:"bytes,10,opt,name=basis,proto3,oneof" json:"basis,omitempty"`
+	// Whether the street is closed. Absent means unknown.
+	Closed        *bool `protobuf:"varint,11,opt,name=closed,proto3,oneof" json:"closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,20 +273,52 @@ func (x *ForecastPeriod) GetTimezone() string {
 	return ""
 }
 
+func (x *ForecastPeriod) GetSpeedLow() float64 {
+	if x != nil && x.SpeedLow != nil {
+		return *x.SpeedLow
+	}
+	return 0
+}
+
+func (x *ForecastPeriod) GetSpeedHigh() float64 {
+	if x != nil && x.SpeedHigh != nil {
+		return *x.SpeedHigh
+	}
+	return 0
+}
+
+func (x *ForecastPeriod) GetBasis() string {
+	if x != nil && x.Basis != nil {
+		return *x.Basis
+	}
+	return ""
+}
+
+func (x *ForecastPeriod) GetClosed() bool {
+	if x != nil && x.Closed != nil {
+		return *x.Closed
+	}
+	return false
+}
+
 var File_trafficd_v1_forecast_proto protoreflect.FileDescriptor
 
 const file_trafficd_v1_forecast_proto_rawDesc = "" +
 	"\n" +
 	"\x1atrafficd/v1/forecast.proto\x12\vtrafficd.v1\"]\n" +
 	"\x16StreetForecastResponse\x12C\n" +
-	"\x0estreetForecast\x18\x01 \x03(\v2\x1b.trafficd.v1.StreetForecastR\x0estreetForecast\"\x9d\x01\n" +
+	"\x0estreetForecast\x18\x01 \x03(\v2\x1b.trafficd.v1.StreetForecastR\x0estreetForecast\"\x86\x02\n" +
 	"\x0eStreetForecast\x12\x16\n" +
 	"\x06street\x18\x01 \x01(\x05R\x06street\x12\x1a\n" +
 	"\bfromnode\x18\x02 \x01(\x05R\bfromnode\x12\x1e\n" +
 	"\n" +
 	"openLRcode\x18\x03 \x01(\tR\n" +
 	"openLRcode\x127\n" +
-	"\bforecast\x18\x04 \x03(\v2\x1b.trafficd.v1.ForecastPeriodR\bforecast\"\xd3\x01\n" +
+	"\bforecast\x18\x04 \x03(\v2\x1b.trafficd.v1.ForecastPeriodR\bforecast\x12\x1b\n" +
+	"\x06length\x18\x05 \x01(\x01H\x00R\x06length\x88\x01\x01\x12+\n" +
+	"\x0ffree_flow_speed\x18\x06 \x01(\x01H\x01R\rfreeFlowSpeed\x88\x01\x01B\t\n" +
+	"\a_lengthB\x12\n" +
+	"\x10_free_flow_speed\"\x83\x03\n" +
 	"\x0eForecastPeriod\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\tR\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\tR\x03end\x12\x1d\n" +
@@ -267,8 +328,19 @@ const file_trafficd_v1_forecast_proto_rawDesc = "" +
 	"speedValid\x88\x01\x01\x12\x14\n" +
 	"\x05speed\x18\x05 \x01(\x01R\x05speed\x12\x12\n" +
 	"\x04flow\x18\x06 \x01(\x01R\x04flow\x12\x1a\n" +
-	"\btimezone\x18\a \x01(\tR\btimezoneB\x0e\n" +
-	"\f_speed_validB/Z-trafficd/schemas/proto/trafficd/v1;trafficdv1b\x06proto3"
+	"\btimezone\x18\a \x01(\tR\btimezone\x12 \n" +
+	"\tspeed_low\x18\b \x01(\x01H\x01R\bspeedLow\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"speed_high\x18\t \x01(\x01H\x02R\tspeedHigh\x88\x01\x01\x12\x19\n" +
+	"\x05basis\x18\n" +
+	" \x01(\tH\x03R\x05basis\x88\x01\x01\x12\x1b\n" +
+	"\x06closed\x18\v \x01(\bH\x04R\x06closed\x88\x01\x01B\x0e\n" +
+	"\f_speed_validB\f\n" +
+	"\n" +
+	"_speed_lowB\r\n" +
+	"\v_speed_highB\b\n" +
+	"\x06_basisB\t\n" +
+	"\a_closedB/Z-trafficd/schemas/proto/trafficd/v1;trafficdv1b\x06proto3"
 
 var (
 	file_trafficd_v1_forecast_proto_rawDescOnce sync.Once
@@ -303,6 +375,7 @@ func file_trafficd_v1_forecast_proto_init() {
 	if File_trafficd_v1_forecast_proto != nil {
 		return
 	}
+	file_trafficd_v1_forecast_proto_msgTypes[1].OneofWrappers = []any{}
 	file_trafficd_v1_forecast_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -13,8 +13,12 @@ sys.path.insert(0, sys.argv[1])
 from trafficd.v1 import forecast_pb2  # noqa: E402
 
 
+def optional(message, *names):
+    return {name: getattr(message, name) for name in names if message.HasField(name)}
+
+
 def period(p):
-    return {
+    return optional(p, "speed_low", "speed_high", "basis", "closed") | {
         "start": p.start,
         "end": p.end,
         "flow_valid": p.flow_valid,
@@ -31,7 +35,7 @@ layer = forecast_pb2.StreetForecastResponse.FromString(message)
 if layer.SerializeToString() != message:
     sys.exit("the message has something that its definition does not have")
 for street in layer.streetForecast:
-    print(json.dumps({
+    print(json.dumps(optional(street, "length", "free_flow_speed") | {
         "street": street.street,
         "fromnode": street.fromnode,
         "openLRcode": street.openLRcode,
