@@ -131,9 +131,13 @@ func (d *datex2) start(x *xmlstream.Reader) {
 	case "predefinedLocationReference":
 		d.locate(x)
 	}
-	if d.quantity.depth != 0 || d.inSite != 0 {
-		return
+	if d.quantity.depth == 0 && d.inSite == 0 {
+		d.startOutside(x)
 	}
+}
+
+// startOutside reads what is not in a site with measured data.
+func (d *datex2) startOutside(x *xmlstream.Reader) {
 	if version, ok := x.Attr("modelBaseVersion"); ok && d.Version == "" {
 		d.Version = string(version)
 	}
