@@ -126,6 +126,9 @@ func (p *publication) document(ctx context.Context, std streams, path string, ta
 			return err
 		}
 		f := *p
+		if f.Format == "auto" && f.rows != "" {
+			f.Format = "rows"
+		}
 		if f.Format == "auto" {
 			format, known := feeds.Guess(head[:n])
 			if !known {
@@ -208,7 +211,7 @@ func (p *publication) writeSites(ctx context.Context, std streams, path string) 
 		return err
 	}})
 	if err == nil && before == "[\n" {
-		err = fmt.Errorf("%s describes no sites; the list of sites is usually a document of its own", path)
+		err = errors.New("the document describes no sites; the list of sites is usually a document of its own")
 	}
 	if err == nil {
 		fmt.Fprintln(std.out, "\n]")
@@ -222,13 +225,18 @@ type findings struct {
 	codes, reasons           map[string]int
 	first                    []string
 	newest                   time.Time
-	listed, positions        int // sites in the list or in the document
-	noLength                 int // measurements whose interval has no length
+	described                map[string]bool // sites in the list or in the document
+	positions                int             // of these, with a position
+	undescribed              map[string]bool // other sites with values
+	noLength                 int             // measurements whose interval has no length
 	west, south, east, north float64
 }
 
 func (c *findings) rows(all []feeds.Row) error {
 	const shown = 5
+	if site := all[0].Site; !c.described[site] {
+		c.undescribed[strings.Clone(site)] = true
+	}
 	for i := range all {
 		r := &all[i]
 		if r.Outcome != feeds.Measured {
@@ -251,7 +259,11 @@ func (c *findings) rows(all []feeds.Row) error {
 }
 
 func (c *findings) site(s *feeds.Site) error {
-	c.listed++
+	if c.described[s.ID] { // another version of the site
+		return nil
+	}
+	c.described[strings.Clone(s.ID)] = true
+	delete(c.undescribed, s.ID)
 	if !math.IsNaN(s.Lon) {
 		c.positions++
 		c.west, c.south, c.east, c.north = min(c.west, s.Lon), min(c.south, s.Lat), max(c.east, s.Lon), max(c.north, s.Lat)
@@ -261,7 +273,10 @@ func (c *findings) site(s *feeds.Site) error {
 
 // check shows what a document and its list of sites contain.
 func (p *publication) check(ctx context.Context, std streams, path string) (*findings, error) {
-	c := &findings{codes: map[string]int{}, reasons: map[string]int{}, west: 180, south: 90, east: -180, north: -90}
+	c := &findings{
+		codes: map[string]int{}, reasons: map[string]int{}, described: map[string]bool{}, undescribed: map[string]bool{},
+		west: 180, south: 90, east: -180, north: -90,
+	}
 	sink := feeds.Sink{Rows: c.rows, Site: c.site}
 	table, err := p.table(ctx, std, sink)
 	if err == nil {
@@ -277,19 +292,20 @@ func (p *publication) check(ctx context.Context, std streams, path string) (*fin
 		fmt.Fprintf(w, "published\t%s\n", s.Published.Format(time.RFC3339))
 	}
 	if !c.newest.IsZero() {
-		fmt.Fprintf(w, "newest\tends %s, %s ago\n", c.newest.Format(time.RFC3339), time.Since(c.newest).Round(time.Second))
+		fmt.Fprintf(w, "newest\tends %s, %s ago\n", c.newest.Format(time.RFC3339), age(time.Since(c.newest)))
 		fmt.Fprintf(w, "times\t%s\n", c.meaning())
 	}
-	fmt.Fprintf(w, "sites\t%s with values, %s described: %s with a position, %s without\n",
-		grouped(s.Sites), grouped(c.listed), grouped(c.positions), grouped(c.listed-c.positions))
+	listed := len(c.described)
+	fmt.Fprintf(w, "sites\t%s described: %s with a position, %s without; %s with values are not described\n",
+		grouped(listed), grouped(c.positions), grouped(listed-c.positions), grouped(len(c.undescribed)))
 	if c.positions > 0 {
 		fmt.Fprintf(w, "area\tlongitude %g to %g, latitude %g to %g\n", c.west, c.east, c.south, c.north)
 	}
 	fmt.Fprintf(w, "values\t%s\n", strings.Replace(outcomes(s), " values", "", 1))
 	most(w, "codes", c.codes)
 	most(w, "reasons", c.reasons)
-	if c.listed == 0 && c.Of(feeds.Measured) > 0 {
-		fmt.Fprintln(w, "\tno site has a position or named lanes: set --sites if the authority publishes a list of sites")
+	if listed == 0 && c.Of(feeds.Measured) > 0 {
+		fmt.Fprintln(w, "\tno site has a position, and no value a lane of the list: set --sites if the authority publishes one")
 	}
 	for i, text := range c.first {
 		fmt.Fprintf(w, "%s\t%s\n", map[bool]string{true: "first"}[i == 0], text)
@@ -298,7 +314,7 @@ func (p *publication) check(ctx context.Context, std streams, path string) (*fin
 		return nil, err
 	}
 	if s.Values+s.Listed == 0 {
-		return nil, fmt.Errorf("%s contains neither values nor sites", path)
+		return nil, errors.New("the document contains neither values nor sites")
 	}
 	return c, nil
 }
@@ -334,12 +350,20 @@ func (c *findings) meaning() string {
 	if c.Published.IsZero() {
 		return text
 	}
-	age := c.Published.Sub(c.newest)
+	before := c.Published.Sub(c.newest)
 	switch {
-	case age >= 0:
-		return text + fmt.Sprintf("; the newest ends %s before the publication", age)
-	case name != "end" && age+c.Period >= 0:
-		return text + fmt.Sprintf("; but the newest ends %s after the publication: they are probably the end, set --time end", -age)
+	case before >= 0:
+		return text + fmt.Sprintf("; the newest ends %s before the publication", age(before))
+	case name != "end" && before+c.Period >= 0:
+		return text + fmt.Sprintf("; but the newest ends %s after the publication: they are probably the end, set --time end", age(-before))
 	}
-	return text + fmt.Sprintf("; but the newest ends %s after the publication: check --time, --period and --zone", -age)
+	return text + fmt.Sprintf("; but the newest ends %s after the publication: check --time, --period and --zone", age(-before))
+}
+
+// age formats a duration in seconds, or in days if it is long.
+func age(d time.Duration) string {
+	if days := int(d.Hours() / 24); days > 1 {
+		return grouped(days) + " days"
+	}
+	return d.Round(time.Second).String()
 }

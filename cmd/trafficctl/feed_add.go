@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,6 +30,7 @@ import (
 	daemon "trafficd/cmd/trafficd/config"
 	"trafficd/pipeline/lib/replace"
 	"trafficd/pipeline/lib/settings"
+	"trafficd/pipeline/validate"
 	"trafficd/schemas/feeds"
 	"trafficd/sources/api"
 	"trafficd/sources/registry"
@@ -123,7 +125,7 @@ func (a *addition) run(ctx context.Context, std streams, url string) error {
 			return err
 		}
 	}
-	a.report(std.out)
+	a.report(std.out, c)
 	return nil
 }
 
@@ -212,7 +214,7 @@ func (a *addition) planKey() error {
 		case a.key != "" && strings.EqualFold(e.SHA256, keyfile.Digest(a.key)):
 			if e.ProductInstance != a.instance || !slices.Contains(e.Rights, "ingest") {
 				return fmt.Errorf("the feeder's key %q is for the product instance %q with the rights %v; a feeder sends to one product instance: "+
-					"use another --dir for this feed", e.Name, e.ProductInstance, e.Rights)
+					"configure another one for this feed, with a spool and an ops.listen of its own", e.Name, e.ProductInstance, e.Rights)
 			}
 			return nil
 		case a.key == "" && e.Name == name:
@@ -368,13 +370,26 @@ func appendTo(root, entry *yaml.Node, keys ...string) error {
 }
 
 // report writes what was written, and what to do next.
-func (a *addition) report(w io.Writer) {
+func (a *addition) report(w io.Writer, c *findings) {
 	state := map[bool]string{true: "added to", false: "is already in"}
 	fmt.Fprintf(w, "\nfeed %s %s %s\n", a.Name, state[a.add.feed], a.path("feeder.yaml"))
 	fmt.Fprintf(w, "detectors of %s %s %s\n", a.instance, state[a.add.list], a.path("trafficd.yaml"))
 	fmt.Fprintf(w, "key of the feeder %s %s and %s\n", state[a.add.key], a.keysFile, a.keyFile)
 	if a.trial {
 		fmt.Fprintln(w, "trafficd.yaml is for a trial: the daemon has no stores, and discards what it accepts")
+	}
+	var unknown []string
+	for _, code := range slices.Sorted(maps.Keys(c.codes)) {
+		if types := a.daemon.Pipeline.Validate.MeasureTypes; len(types) > 0 && !slices.ContainsFunc(types, func(t validate.MeasureType) bool {
+			prefix, wild := strings.CutSuffix(t.Code, "*")
+			return t.Code == code || wild && strings.HasPrefix(code, prefix)
+		}) {
+			unknown = append(unknown, code)
+		}
+	}
+	if len(unknown) > 0 {
+		fmt.Fprintf(w, "warning: pipeline.validate.measure_types in trafficd.yaml lacks %s of these codes, such as %s: the daemon rejects them\n",
+			grouped(len(unknown)), unknown[0])
 	}
 	fmt.Fprintf(w, "\nnext, unless they run:\n  trafficd --config %s\n  feeder --config %s\n", a.path("trafficd.yaml"), a.path("feeder.yaml"))
 	fmt.Fprintln(w, "those that run: SIGHUP makes trafficd read its configuration again (systemctl reload trafficd); restart the feeder")

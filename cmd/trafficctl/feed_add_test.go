@@ -61,7 +61,7 @@ func TestFeedAdd(t *testing.T) {
 	args := []string{"feed", "add", url + "/measured-v3.7.xml", "--sites", url + "/site-table-v3.7.xml", "--product-instance", "No.1", "--dir", dir}
 	out := requireSuccess(t, "", args...).out
 	for _, want := range []string{
-		"format     fintraffic 3", "described: ", "area       longitude", `"measureTypeCode":"speed.lane1"`, "feed no-1 added to " + dir + "/feeder.yaml",
+		"format     fintraffic 3", "sites      1 described: 1 with a position, 0 without; 0 with values are not described\n", "area       longitude", `"measureTypeCode":"speed.lane1"`, "feed no-1 added to " + dir + "/feeder.yaml",
 		"for a trial", "feeder --config " + dir + "/feeder.yaml",
 	} {
 		require.Contains(t, out, want)
@@ -106,6 +106,7 @@ api:
   keys: []
 registry: {feeds: [{product_instance: city, file: {path: detectors.csv}}]} # the town
 kafka: {topic: mine}
+pipeline: {validate: {measure_types: [{code: flow}, {code: speed.slow}]}}
 `
 		ofFeeder = `trafficd:
   key_file: KEY
@@ -142,6 +143,8 @@ feeds:
 		return dir
 	}
 	dir := f(nil, "", "--product-instance", "hk")
+	out := requireSuccess(t, "", "feed", "add", url+"/hongkong.xml", "--dir", dir, "--product-instance", "hk").out
+	require.Contains(t, out, "measure_types in trafficd.yaml lacks 8 of these codes, such as flow.fast: the daemon rejects them\n")
 	w := readAdded(t, dir)
 	require.Equal(t, []string{"old", "hk"}, []string{w.feeder.Feeds[0].Name, w.feeder.Feeds[1].Name})
 	require.Equal(t, "http://127.0.0.1:9999/sites", w.daemon.Registry.Feeds[1].HTTP.URL)

@@ -24,7 +24,7 @@ func TestFeedCheck(t *testing.T) {
 	for _, want := range []string{
 		"format     bison-fute 2\n", "published  2026-07-25T06:24:00Z\n", "newest     ends 2026-07-25T06:30:00Z, ",
 		"times      the end of an interval of 6m0s, unless the document says otherwise; but the newest ends 6m0s after the publication: check",
-		"sites      2 with values, 0 described: 0 with a position, 0 without\n", "values     4: 4 measured, 0 no vehicle, 0 fault, 0 skipped\n",
+		"sites      0 described: 0 with a position, 0 without; 2 with values are not described\n", "values     4: 4 measured, 0 no vehicle, 0 fault, 0 skipped\n",
 		"codes      2 flow\n", `first      {"detectorCode":"MUM76.h1","measureTypeCode":"flow","timestampFrom":"2026-07-25T06:24:00Z","timestampTo":"2026-07-25T06:30:00Z","value":1010}`,
 	} {
 		require.Contains(t, out, want)
