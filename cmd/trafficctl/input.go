@@ -28,7 +28,7 @@ type inputFlags struct {
 func (r *inputFlags) register(all *pflag.FlagSet) {
 	all.StringVar((*string)(&r.cfg.Format), "format", string(feed.Auto),
 		"auto, csv, json, ndjson, or that of a publication: "+strings.Join(authority.Formats(), ", "))
-	all.Func("separator", "separator of CSV cells: one `character`, or tab (default ,)", func(text string) error {
+	all.Func("separator", "separator of CSV cells: one `character`, or tab; by default, it is detected", func(text string) error {
 		text = strings.NewReplacer("tab", "\t", `\t`, "\t").Replace(text)
 		var n int
 		if r.cfg.Separator, n = utf8.DecodeRuneInString(text); n != len(text) || r.cfg.Separator == utf8.RuneError {
@@ -63,7 +63,8 @@ func (r *inputFlags) register(all *pflag.FlagSet) {
 		"meaning of a local time that occurs twice: reject, first or second")
 	f.DurationVar(&m.Clock.Shift, "shift", 0,
 		"add this to all timestamps, to send recorded data as if it were current; rows that would end in the future are skipped")
-	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or a Go layout such as '02.01.2006 15:04'")
+	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout,
+		"iso, unix, unixms, or a layout such as 'DD.MM.YYYY hh:mm' or '02.01.2006 15:04'")
 	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header contains detector codes, with one column of values per detector; "+
 		"requires --type =TYPE and --interval")
 	r.flags, r.about = f, pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -41,7 +41,9 @@ measureTypeCode, timestampFrom, timestampTo, value and the optional quality. --m
 each of several columns of a row into a measurement. --detectors-from-header reads a table
 with one column per detector. Empty values are omitted.
 
-Timestamps without a UTC offset are local times in --zone. A row is invalid if its local
+For a CSV file of unknown form, such as one of a spreadsheet, begin with --sniff.
+
+Timestamps without a UTC offset are local times in --zone, by default UTC. A row is invalid if its local
 time is skipped when daylight saving time begins. It is also invalid if the local time
 occurs twice when DST ends, unless --dst-overlap selects the first or second occurrence.
 
@@ -56,7 +58,10 @@ no connection can be established.
 Exit codes: 0 all items accepted, 1 failure, 2 items rejected or rows skipped. The
 summary always shows what was acknowledged.`
 
-const sendExamples = `  # columns with the contract's names
+const sendExamples = `  # a table of a spreadsheet: prints the command that sends it
+  trafficctl send --sniff counts.csv
+
+  # columns with the contract's names
   trafficctl send measurements.csv.gz --url https://traffic.example.org --key-file si.key
 
   # speed and count in one row per detector and interval
@@ -70,7 +75,7 @@ const sendExamples = `  # columns with the contract's names
   # local times, semicolons, decimal commas, no header
   trafficctl send loops.txt --format csv --separator ';' --decimal , --columns id,at,kmh \
       --detector id --from at --interval 1m --value kmh --type =speed \
-      --zone Europe/Copenhagen --time-layout '02.01.2006 15:04' --dst-overlap first
+      --zone Europe/Copenhagen --time-layout 'DD.MM.YYYY hh:mm' --dst-overlap first
 
   # a publication of a traffic authority
   trafficctl send trafficspeed.xml.gz --format ndw --sites measurement_current.xml.gz
@@ -80,7 +85,7 @@ const sendExamples = `  # columns with the contract's names
       --value v --type =occupancy --time-layout unix`
 
 func newSend(std streams) *cobra.Command {
-	s, r := newSendFlags(), &inputFlags{cfg: feed.DefaultConfig(), mapping: feed.DefaultMapping()}
+	s, r, sniff := newSendFlags(), &inputFlags{cfg: feed.DefaultConfig(), mapping: feed.DefaultMapping()}, false
 	cmd := &cobra.Command{
 		Use:     "send [FILE|-]",
 		Short:   "Send measurements from CSV, JSON, NDJSON, DATEX II and others",
@@ -89,6 +94,9 @@ func newSend(std streams) *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := r.config(args)
+			if sniff && err == nil {
+				return printSniffed(cmd.Context(), std, cfg)
+			}
 			if err == nil && r.isPublication() {
 				cfg, err = r.readPublication(cmd.Context(), std, cfg)
 			}
@@ -100,6 +108,7 @@ func newSend(std streams) *cobra.Command {
 	}
 	s.registerInput(cmd.Flags(), "rows")
 	r.register(cmd.Flags())
+	cmd.Flags().BoolVar(&sniff, "sniff", false, "read 100 rows of a CSV file, and print what they contain and the command that sends them")
 	return cmd
 }
 
@@ -217,7 +226,7 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	err = sender.Send(ctx, items)
 	stop()
 	err = errors.Join(err, rejected.Close())
-	sum := summary{Tally: sender.Tally(), Empty: file.Empty, Seconds: time.Since(start).Seconds()}
+	sum := summary{Tally: sender.Tally(), Counts: file.Counts, Seconds: time.Since(start).Seconds()}
 	sum.PerSecond = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
 	if sum.Resume > 0 {
 		sum.Resume = max(sum.Resume, s.skipRows+1) // the input may have failed before that row
@@ -263,6 +272,12 @@ func parseOnly(ctx context.Context, std streams, file *feed.Source) error {
 	}
 	fmt.Fprintf(std.err, "trafficctl: dry run: %s, %s, %s; nothing was sent\n",
 		plural(good, "item"), plural(file.Empty, "empty value"), plural(bad, "unreadable row"))
+	if file.Blank > 0 {
+		fmt.Fprintf(std.err, "trafficctl: %s skipped\n", plural(file.Blank, "blank row"))
+	}
+	if file.AsUTC > 0 {
+		fmt.Fprintf(std.err, "trafficctl: %s without an offset taken as UTC; if they are local, set --zone\n", plural(file.AsUTC, "time"))
+	}
 	if bad > 0 {
 		return errRejected
 	}
@@ -272,7 +287,7 @@ func parseOnly(ctx context.Context, std streams, file *feed.Source) error {
 // summary is the result of sending. Its JSON member names are stable.
 type summary struct {
 	send.Tally
-	Empty     int64   `json:"empty"` // values omitted because their cells are empty
+	feed.Counts
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"items_per_second"`
 	Failure   string  `json:"error,omitempty"`
@@ -292,6 +307,8 @@ func (s *summary) print(w io.Writer, rejectedFile string, resumable bool) {
 		{"replaced by a later one of the batch", s.Duplicates, false},
 		{"replayed responses", s.Replayed, false},
 		{"empty values omitted", s.Empty, false},
+		{"blank rows skipped", s.Blank, false},
+		{"times without an offset, taken as UTC", s.AsUTC, false},
 		{"unreadable rows skipped", s.BadRows, false},
 		{"sent without a response", s.Unknown, false},
 	} {
@@ -317,6 +334,9 @@ func (s *summary) print(w io.Writer, rejectedFile string, resumable bool) {
 		fmt.Fprintf(w, "Correct the items in %s, then run with the same URL and key: trafficctl resubmit %[1]s\n", rejectedFile)
 	case s.Rejected > 0:
 		fmt.Fprintln(w, "Use --rejected FILE to save rejected items for correction.")
+	}
+	if s.AsUTC > 0 {
+		fmt.Fprintln(w, "If the times are local, set --zone, for example Europe/Berlin, and send them again.")
 	}
 	if s.Resume > 1 && resumable {
 		fmt.Fprintf(w, "All rows before row %s are acknowledged. Resume with --skip-rows %d; later rows that were already accepted "+

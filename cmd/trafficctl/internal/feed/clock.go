@@ -32,11 +32,12 @@ const (
 // time.ParseInLocation does not report times that do not exist or occur twice.
 type Clock struct {
 	Layout  string
-	Zone    *time.Location // time zone of times without a UTC offset
+	Zone    *time.Location // time zone of times without a UTC offset; nil: they are taken as UTC
 	Overlap Overlap
 	Shift   time.Duration // added to each timestamp
 
 	layouts []string // Go layouts for Layout, starting with the one that matched last
+	asUTC   *int64   // if not nil, counts the times without a UTC offset while Zone is nil
 }
 
 // Validate returns an error for the first invalid field, with the name of its flag.
@@ -47,11 +48,25 @@ func (c Clock) Validate() error {
 	case slices.Contains([]string{LayoutISO, LayoutUnix, LayoutUnixMillis}, c.Layout):
 	case strings.Contains(c.Layout, "MST"):
 		return errors.New("--time-layout: zone abbreviations (MST) are ambiguous; use a numeric offset or --zone")
-	case !strings.Contains(c.Layout, "06") || !strings.ContainsAny(c.Layout, "35"):
-		return fmt.Errorf("--time-layout %q must be iso, unix, unixms or a Go layout such as '02.01.2006 15:04'", c.Layout)
+	case !strings.Contains(goLayout(c.Layout), "06") || !strings.ContainsAny(goLayout(c.Layout), "35"):
+		return fmt.Errorf("--time-layout %q must be iso, unix, unixms, or a layout such as 'DD.MM.YYYY hh:mm' or, as in Go, "+
+			"'02.01.2006 15:04'", c.Layout)
 	}
 	return nil
 }
+
+// goLayout returns a layout as Go writes it: DD.MM.YYYY hh:mm becomes 02.01.2006 15:04. A layout
+// with digits is Go's already.
+func goLayout(layout string) string {
+	if strings.ContainsAny(layout, "0123456789") {
+		return layout
+	}
+	return fieldsOfLayouts.Replace(layout)
+}
+
+// fieldsOfLayouts has the letters of spreadsheets, German ones included.
+var fieldsOfLayouts = strings.NewReplacer("YYYY", "2006", "yyyy", "2006", "JJJJ", "2006", "YY", "06", "yy", "06", "JJ", "06",
+	"MM", "01", "DD", "02", "dd", "02", "TT", "02", "hh", "15", "HH", "15", "mm", "04", "ss", "05", "SS", "05")
 
 // isoLayouts lists the layouts of LayoutISO. time.Parse also accepts a fraction of a second.
 var isoLayouts = func() (layouts []string) {
@@ -83,7 +98,7 @@ func (c *Clock) unshifted(cell string) (time.Time, error) {
 	if c.layouts == nil && c.Layout == LayoutISO {
 		c.layouts = slices.Clone(isoLayouts)
 	} else if c.layouts == nil {
-		c.layouts = []string{c.Layout}
+		c.layouts = []string{goLayout(c.Layout)}
 	}
 	for i, layout := range c.layouts {
 		wall, err := time.Parse(layout, text)
@@ -97,14 +112,18 @@ func (c *Clock) unshifted(cell string) (time.Time, error) {
 		return c.resolve(wall)
 	}
 	if c.Layout == LayoutISO {
-		return time.Time{}, fmt.Errorf("%.64q is not a time such as 2026-11-01T07:50:00 (see --time-layout)", cell)
+		return time.Time{}, fmt.Errorf("%.64q is not a time such as 2026-11-01T07:50:00; set --time-layout, "+
+			"for example 'DD.MM.YYYY hh:mm'", cell)
 	}
 	return time.Time{}, fmt.Errorf("%.64q does not match the layout %q", cell, c.Layout)
 }
 
 // resolve returns the instant of a local time, which is passed as if it were UTC.
 func (c *Clock) resolve(wall time.Time) (time.Time, error) {
-	if c.Zone == time.UTC {
+	if c.Zone == nil && c.asUTC != nil {
+		*c.asUTC++
+	}
+	if c.Zone == nil || c.Zone == time.UTC {
 		return wall, nil
 	}
 	// The candidates are the instants with the UTC offsets in force a day earlier and a day later.

@@ -48,7 +48,7 @@ func DefaultMapping() Mapping {
 		Quality:         contract.FieldQuality.String(),
 		QualityOptional: true,
 		Decimal:         '.',
-		Clock:           Clock{Layout: LayoutISO, Zone: time.UTC, Overlap: OverlapReject},
+		Clock:           Clock{Layout: LayoutISO, Overlap: OverlapReject},
 	}
 }
 
@@ -137,11 +137,12 @@ type assembler struct {
 	ends      []int    // end of each measurement in body
 	detectors []string // detector code of each measurement
 	numbers   []byte   // the row's quality and values as JSON
-	empty     *int64   // counts omitted values
+	counts    *Counts
 }
 
-func newAssembler(m Mapping, empty *int64) *assembler {
-	return &assembler{mapping: m, values: m.valueColumns(), now: time.Now(), empty: empty}
+func newAssembler(m Mapping, counts *Counts) *assembler {
+	m.Clock.asUTC = &counts.AsUTC
+	return &assembler{mapping: m, values: m.valueColumns(), now: time.Now(), counts: counts}
 }
 
 // emit yields the measurements of one row, or an error for the row. It omits and counts empty
@@ -197,7 +198,7 @@ func (a *assembler) build(cells []string) (err error) {
 	for i, v := range a.values {
 		cell := cells[cellValues+i]
 		if cell == "" {
-			*a.empty++
+			a.counts.Empty++
 			continue
 		}
 		f.DetectorCode, f.MeasureTypeCode = cmp.Or(v.detector, cells[cellDetector]), cmp.Or(v.kind, cells[cellType])

@@ -71,7 +71,7 @@ func TestMissingColumn(t *testing.T) {
 	f(header, "id", func(m *Mapping) { m.Detector = "id" })
 	f(header, "q", func(m *Mapping) { m.Quality, m.QualityOptional = "q", false })
 	f(header, "kmh", func(m *Mapping) { m.Melt = []Melt{{"kmh", "speed"}} })
-	f(strings.ReplaceAll(header, ",", ";"), "detectorCode", func(*Mapping) {})
+	f(strings.ReplaceAll(header, ",", ";"), "id", func(m *Mapping) { m.Detector = "id" })
 }
 
 // TestUnreadableHeader checks that the error for a file that is not the expected CSV says what to

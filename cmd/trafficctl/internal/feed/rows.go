@@ -25,9 +25,8 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 	if s.cfg.Mapping != nil {
 		mapping = *s.cfg.Mapping
 	}
-	r := csv.NewReader(s.text)
-	r.Comma, r.ReuseRecord = s.cfg.Separator, true
 	header := s.cfg.Columns
+	r := s.newReader(mapping)
 	r.FieldsPerRecord = len(header) // 0: as many as the first row has
 	if len(header) == 0 {
 		record, err := r.Read()
@@ -43,7 +42,7 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 	if err != nil {
 		return err
 	}
-	a := newAssembler(mapping, &s.Empty)
+	a := newAssembler(mapping, &s.Counts)
 	cells := make([]string, len(columns))
 	for row := int64(1); ; row++ {
 		s.row.left = MaxRow
@@ -54,6 +53,9 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 		case err != nil && !bad:
 			return ignoreEOF(err)
 		case row <= s.cfg.SkipRows:
+			continue
+		case (!bad || errors.Is(err, csv.ErrFieldCount)) && isBlank(record):
+			s.Blank++
 			continue
 		case bad:
 			reason := fault.Err
@@ -77,6 +79,76 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 	}
 }
 
+// newReader returns a reader of the rows, without the line sep=; that spreadsheets write to name
+// their separator. If none is set, it is detected from the first line.
+func (s *Source) newReader(m Mapping) *csv.Reader {
+	line := s.firstLine()
+	separator := s.cfg.Separator
+	text, marked := strings.CutPrefix(strings.TrimRight(string(line), "\r\n"), "sep=")
+	named, size := utf8.DecodeRuneInString(text)
+	marked = marked && size > 0 && size == len(text)
+	switch {
+	case separator != 0:
+	case marked:
+		separator = named
+	default:
+		separator = separatorOf(line, m, s.cfg.Columns)
+	}
+	var in io.Reader = s.text
+	if marked {
+		s.Blank++
+		_, _ = s.text.Discard(len(line))                     // buffered
+		in = io.MultiReader(strings.NewReader("\n"), s.text) // keeps the numbers of the lines
+	}
+	r := csv.NewReader(in)
+	r.Comma, r.ReuseRecord = separator, true
+	return r
+}
+
+// firstLine returns the first line with its line break, without consuming it, or the start of a
+// line that does not fit into the buffer.
+func (s *Source) firstLine() []byte {
+	for n := 1 << 9; ; n *= 2 {
+		text, err := s.text.Peek(min(n, s.text.Size()))
+		if end := bytes.IndexByte(text, '\n'); end >= 0 {
+			return text[:end+1]
+		}
+		if err != nil || n >= s.text.Size() {
+			return text
+		}
+	}
+}
+
+// separatorOf returns the separator with which the first line has the columns that m needs, or as
+// many as columns; failing that, the one that divides it most.
+func separatorOf(line []byte, m Mapping, columns []string) rune {
+	best, most := ',', 1
+	for _, c := range []rune{',', ';', '\t', '|'} {
+		r := csv.NewReader(bytes.NewReader(line))
+		r.Comma = c
+		cells, err := r.Read()
+		if err != nil {
+			continue
+		}
+		found := len(cells) == len(columns)
+		if len(columns) == 0 && !m.Wide {
+			_, err := m.bind(cells)
+			found = err == nil
+		}
+		if found {
+			return c
+		}
+		if len(cells) > most {
+			best, most = c, len(cells)
+		}
+	}
+	return best
+}
+
+func isBlank(record []string) bool {
+	return record != nil && !slices.ContainsFunc(record, func(cell string) bool { return strings.TrimSpace(cell) != "" })
+}
+
 // bind returns, for each cell, the index of its column in header, or -1 if it has none. For a wide
 // table, it also sets m.detectors.
 func (m *Mapping) bind(header []string) ([]int, error) {
@@ -95,8 +167,8 @@ func (m *Mapping) bind(header []string) ([]int, error) {
 		if name == "" {
 			columns[i] = -1
 		} else if columns[i] < 0 && !(i == cellQuality && m.QualityOptional) {
-			return nil, fmt.Errorf("no column %q; the columns are %q; set --detector, --from, --melt and so on (see --help), "+
-				"or check --separator", name, header)
+			return nil, fmt.Errorf("no column %q; the columns are %q; trafficctl send --sniff FILE prints the flags for them; "+
+				"or set --detector, --from, --melt and so on (see --help), or check --separator", name, header)
 		}
 	}
 	return columns, nil
@@ -246,7 +318,7 @@ type objects struct {
 func (s *Source) newObjects(yield yieldFunc) *objects {
 	o := &objects{yield: yield, member: s.cfg.Member, d: jx.DecodeBytes(nil), names: []string{contract.FieldDetectorCode.String()}}
 	if m := s.cfg.Mapping; m != nil {
-		o.names, o.build = m.names(), newAssembler(*m, &s.Empty)
+		o.names, o.build = m.names(), newAssembler(*m, &s.Counts)
 	}
 	o.cells = make([]string, len(o.names))
 	return o

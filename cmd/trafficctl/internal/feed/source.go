@@ -59,7 +59,7 @@ const (
 type Config struct {
 	Path      string
 	Format    Format   // or the name of that of Publication
-	Separator rune     // of CSV cells
+	Separator rune     // of CSV cells; 0: detected from the first line
 	Columns   []string // names of the CSV columns; empty: the first row is the header
 	Mapping   *Mapping // nil: JSON is passed on unchanged, CSV uses DefaultMapping
 	Member    string   // if set, name of the member that holds the measurement in each JSON object
@@ -76,7 +76,7 @@ type Publication struct {
 
 // DefaultConfig returns the settings for reading standard input and detecting its format.
 func DefaultConfig() Config {
-	return Config{Path: Stdin, Format: Auto, Separator: ','}
+	return Config{Path: Stdin, Format: Auto}
 }
 
 // Validate returns an error for the first invalid setting.
@@ -87,7 +87,7 @@ func (c Config) Validate() error {
 		return errors.New("missing input: specify a file, or - for standard input")
 	case !slices.Contains(formats, c.Format) && c.Publication == nil:
 		return fmt.Errorf("--format %q must be one of %v", c.Format, formats)
-	case c.Separator == '"' || c.Separator == '\r' || c.Separator == '\n' || c.Separator == 0:
+	case c.Separator == '"' || c.Separator == '\r' || c.Separator == '\n':
 		return fmt.Errorf("--separator %q is reserved in CSV; use a different character", c.Separator)
 	case c.SkipRows < 0:
 		return fmt.Errorf("--skip-rows %d must not be negative", c.SkipRows)
@@ -105,7 +105,7 @@ func (c Config) csvFlag() string {
 		return "--detectors-from-header"
 	case len(c.Columns) > 0:
 		return "--columns"
-	case c.Separator != DefaultConfig().Separator:
+	case c.Separator != 0:
 		return "--separator"
 	}
 	return ""
@@ -191,10 +191,17 @@ func (f *File) Close() error {
 	return err
 }
 
+// Counts counts what the rows of a table lack.
+type Counts struct {
+	Empty int64 `json:"empty"`        // measurements omitted because their cells were empty
+	Blank int64 `json:"blank_rows"`   // rows without any text, and the line sep=; of a spreadsheet
+	AsUTC int64 `json:"taken_as_utc"` // times that have no UTC offset, while no zone is set
+}
+
 // Source is an open input of measurements.
 type Source struct {
 	*File
-	Empty  int64         // number of measurements omitted because their cells were empty
+	Counts
 	Values feeds.Summary // of a publication, after it was read
 
 	cfg    Config
@@ -381,9 +388,34 @@ func Decompress(raw io.Reader) (io.ReadCloser, error) {
 		d, err := xz.NewReader(r, xz.DefaultDictMax) // 64 MiB, as in xz -9; a truncated file is an error
 		return io.NopCloser(d), err
 	}
-	if startsWith(magicZIP) {
-		return nil, errors.New("the input is a ZIP archive, such as KMZ or XLSX: extract the file in it first; of a KMZ, for example, with " +
-			"unzip -p places.kmz '*.kml' >places.kml")
+	if err := foreign(r); err != nil {
+		return nil, err
 	}
 	return io.NopCloser(r), nil
+}
+
+// foreign returns an error, with advice, if r starts like a file of another program.
+func foreign(r *bufio.Reader) error {
+	startsWith := func(magic string) bool {
+		start, _ := r.Peek(len(magic))
+		return string(start) == magic
+	}
+	switch {
+	case startsWith("\xff\xfe"), startsWith("\xfe\xff"):
+		return errors.New("the input is UTF-16: convert it first, with iconv -f utf-16 -t utf-8, or save it as CSV UTF-8")
+	case startsWith("\xd0\xcf\x11\xe0"):
+		return errors.New("the input is a workbook of an old Excel (.xls): open it there and save the sheet as CSV UTF-8")
+	case !startsWith(magicZIP):
+		return nil
+	}
+	start, _ := r.Peek(512) // contains the name of the first file
+	has := func(name string) bool { return bytes.Contains(start, []byte(name)) }
+	switch {
+	case has("[Content_Types].xml"), has("_rels/"), has("docProps/"), has("xl/"), has("opendocument.spreadsheet"):
+		return errors.New("the input is a spreadsheet (.xlsx or .ods): open it there and save the sheet as CSV UTF-8")
+	case has(".kml"):
+		return errors.New("the input is KMZ: extract the KML in it first, with unzip -p places.kmz '*.kml' >places.kml")
+	}
+	return errors.New("the input is a ZIP archive, such as KMZ or XLSX: extract the file in it first; of a KMZ, for example, with " +
+		"unzip -p places.kmz '*.kml' >places.kml")
 }
