@@ -62,8 +62,9 @@ const feedAddExamples = `  trafficctl feed add https://opendata.ndw.nu/trafficsp
 // addition is a feed that is added to the files of a feeder and a daemon.
 type addition struct {
 	publication
-	instance, dir string
+	instance, dir, feederURL string
 
+	mount  string // where the programs have dir
 	feeder *feeder.Config
 	daemon *daemon.Config
 	trial  bool // there is no configuration of the daemon yet
@@ -83,6 +84,7 @@ func newFeedAdd(std streams) *cobra.Command {
 	f.StringVar(&a.instance, "product-instance", "", "product instance of the measurements: your name for a set of detectors (required)")
 	f.StringVar(&a.Name, "name", "", "name of the feed in metrics and messages (default the product instance)")
 	f.StringVar(&a.dir, "dir", ".", "`directory` of feeder.yaml and trafficd.yaml")
+	f.StringVar(&a.feederURL, "feeder-url", "", "`URL` at which the daemon reaches the feeder (default that of ops.listen on this machine)")
 	f.DurationVar(&a.Every, "every", 0, "time between pulls: half of the time between publications (default 30s)")
 	_ = cmd.MarkFlagRequired("product-instance")
 	return cmd
@@ -131,19 +133,41 @@ func (a *addition) run(ctx context.Context, std streams, url string) error {
 
 func (a *addition) path(name string) string { return filepath.Join(a.dir, name) }
 
+// exists reports whether there is a file.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// findMount finds out where the programs have dir: in a container, it has another path, as the
+// setting of a file in it shows.
+func (a *addition) findMount() {
+	a.mount = a.dir
+	if keys := a.daemon.API.KeysFile; keys != "" && !exists(keys) && exists(a.path(filepath.Base(keys))) {
+		a.mount = filepath.Dir(keys)
+	}
+}
+
+// here returns the path of a file in a setting, on this machine.
+func (a *addition) here(path string) string {
+	if name, err := filepath.Rel(a.mount, path); err == nil && filepath.IsLocal(name) {
+		return a.path(name)
+	}
+	return path
+}
+
 // plan reads the files, and finds out what is missing and whether it can be added.
 func (a *addition) plan() error {
-	exists := func(name string) bool { _, err := os.Stat(a.path(name)); return err == nil }
-	load := func(name string) conf.Options {
-		o := conf.Options{}
-		if exists(name) {
+	load := func(name string) (o conf.Options) {
+		if exists(a.path(name)) {
 			o.File = a.path(name)
 		}
 		return o
 	}
-	a.trial, a.new = !exists("trafficd.yaml"), !exists("feeder.yaml")
+	a.trial, a.new = !exists(a.path("trafficd.yaml")), !exists(a.path("feeder.yaml"))
 	a.feeder, _, _ = feeder.Load(load("feeder.yaml")) // the result is checked before it is written
 	a.daemon, _, _ = daemon.Load(load("trafficd.yaml"))
+	a.findMount()
 	return errors.Join(a.planFeed(), a.planList(), a.planKey())
 }
 
@@ -164,7 +188,9 @@ func (a *addition) planFeed() error {
 }
 
 // listURL returns the address of the feeder's list of sites.
-func (a *addition) listURL() string { return local(a.feeder.Ops.Listen) + "/sites" }
+func (a *addition) listURL() string {
+	return strings.TrimSuffix(cmp.Or(a.feederURL, local(a.feeder.Ops.Listen)), "/") + "/sites"
+}
 
 // local returns the URL at which programs on this machine reach a listener, whose address is
 // checked before it is written.
@@ -195,14 +221,14 @@ func (a *addition) planList() error {
 // planKey finds or creates the API key of the feeder, and returns an error if it cannot be used.
 func (a *addition) planKey() error {
 	const name = "feeder"
-	a.keyFile = cmp.Or(a.feeder.Trafficd.KeyFile, a.path("feeder.key"))
-	a.keysFile = cmp.Or(a.daemon.API.KeysFile, a.path("keys.yaml"))
+	a.keyFile = a.here(cmp.Or(a.feeder.Trafficd.KeyFile, a.path("feeder.key")))
+	a.keysFile = a.here(cmp.Or(a.daemon.API.KeysFile, a.path("keys.yaml")))
 	var err error
 	if a.key, err = client.ReadKey("trafficd.key_file", a.keyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	entries := a.daemon.API.Keys
-	if _, err := os.Stat(a.keysFile); err == nil {
+	if exists(a.keysFile) {
 		more, err := keyfile.Read(a.keysFile)
 		if err != nil {
 			return err
@@ -259,7 +285,7 @@ var errDry = errors.New("not written")
 // edit changes a file if load accepts the result.
 func (a *addition) edit(dry bool, name string, change func(*yaml.Node) error, load func(conf.Options) error) error {
 	path := a.path(name)
-	_, missing := os.Stat(path)
+	existed := exists(path)
 	err := yamlfile.Edit(path, change, func(text []byte) error {
 		file, err := os.CreateTemp("", name)
 		if err != nil {
@@ -281,7 +307,7 @@ func (a *addition) edit(dry bool, name string, change func(*yaml.Node) error, lo
 	if errors.Is(err, errDry) {
 		return nil
 	}
-	if err == nil && missing != nil {
+	if err == nil && !existed {
 		err = a.own(path)
 	}
 	if err != nil {
@@ -290,15 +316,16 @@ func (a *addition) edit(dry bool, name string, change func(*yaml.Node) error, lo
 	return nil
 }
 
-// own gives a new file the owner and the mode of the daemon's configuration, so that the programs
-// can read it, which do not run as root.
+// own gives a new file the mode and the owner of the daemon's configuration if the programs run as
+// another user: that of the package, or that of a container.
 func (a *addition) own(path string) error {
 	info, err := os.Stat(a.path("trafficd.yaml"))
-	if err != nil || os.Geteuid() != 0 {
+	root := os.Geteuid() == 0
+	if err != nil || !root && a.mount == a.dir {
 		return nil //nolint:nilerr // it is created after the key, with the same owner
 	}
 	err = os.Chmod(path, info.Mode().Perm())
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && root {
 		err = errors.Join(err, os.Chown(path, int(owner.Uid), int(owner.Gid)))
 	}
 	return err
@@ -316,11 +343,11 @@ func (a *addition) writeKey() error {
 			return fmt.Errorf("cannot write the API key: %w", err)
 		}
 	}
-	_, missing := os.Stat(a.keysFile)
+	existed := exists(a.keysFile)
 	err := keyfile.Append(a.keysFile, api.KeyEntry{
 		Name: "feeder", SHA256: keyfile.Digest(a.key), ProductInstance: a.instance, Rights: []string{"ingest"}, Timezone: "UTC",
 	})
-	if err == nil && missing != nil {
+	if err == nil && !existed {
 		err = a.own(a.keysFile)
 	}
 	return err
@@ -348,7 +375,7 @@ func (a *addition) addList(root *yaml.Node) error {
 
 // addFeed adds the feed to the feeder's configuration.
 func (a *addition) addFeed(root *yaml.Node) error {
-	err := yamlfile.SetDefault(root, a.keyFile, "trafficd", "key_file")
+	err := yamlfile.SetDefault(root, strings.Replace(a.keyFile, a.dir, a.mount, 1), "trafficd", "key_file")
 	if a.new {
 		err = errors.Join(err, yamlfile.SetDefault(root, local(a.daemon.API.Listen), "trafficd", "url"))
 	}

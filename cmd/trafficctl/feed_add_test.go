@@ -176,6 +176,23 @@ feeds:
 	requireFailure(t, "", "--period is missing", "feed", "add", url+"/fr-speeds.xml", "--format", "datex2", "--product-instance", "fr", "--dir", t.TempDir())
 }
 
+// TestFeedAddForContainers has the files in another directory than the programs.
+func TestFeedAddForContainers(t *testing.T) {
+	url, dir := publisher(t), t.TempDir()
+	for name, text := range map[string]string{"trafficd.yaml": "api: {keys_file: /etc/containers-only/keys.yaml}\n", "keys.yaml": "keys: []\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	args := []string{"feed", "add", url + "/hongkong.xml", "--product-instance", "hk", "--dir", dir, "--feeder-url", "http://feeder:8083/"}
+	requireSuccess(t, "", args...)
+	w := readAdded(t, dir)
+	require.Equal(t, "http://feeder:8083/sites", w.daemon.Registry.Feeds[0].HTTP.URL)
+	require.Equal(t, "/etc/containers-only/feeder.key", w.feeder.Trafficd.KeyFile)
+	require.Contains(t, w.all["keys.yaml"], "product_instance: hk")
+	require.Contains(t, w.all["feeder.key"], "tfd_")
+	requireSuccess(t, "", args...)
+	require.Equal(t, w.all, readAdded(t, dir).all)
+}
+
 // TestFeedAddRuns starts the daemon and the feeder with the files that were written. The
 // measurements of rows, whose mapping is in a file, are accepted.
 func TestFeedAddRuns(t *testing.T) {
