@@ -114,7 +114,12 @@ func (o oracle) item(i int, raw json.RawMessage) (code, field string, w wanted) 
 	}
 	limits, ok := [2]float64{-math.MaxFloat64, math.MaxFloat64}, regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`).MatchString(w.kind)
 	if o.allowed != nil {
+		well := ok
 		limits, ok = o.allowed[w.kind]
+		for n := len(w.kind); n >= 0 && !ok; n-- { // the longest beginning
+			limits, ok = o.allowed[w.kind[:n]+"*"]
+		}
+		ok = ok && well
 	}
 	if !ok {
 		return "UNKNOWN_MEASURE_TYPE", "measureTypeCode", w
@@ -350,10 +355,17 @@ func TestAgainstTheOracle(t *testing.T) {
 	if needs.Long() {
 		rounds = 1000
 	}
-	for i, allowed := range []map[string][2]float64{nil, {"speed": {lo, hi}, "flow": {-math.MaxFloat64, math.MaxFloat64}}} {
+	const most = math.MaxFloat64
+	for i, allowed := range []map[string][2]float64{
+		nil, {"speed": {lo, hi}, "flow": {-most, most}}, {"speed": {lo, hi}, "s*": {lo - 1, hi + 1}, "flow*": {-most, most}},
+	} {
 		h := open(t, t.TempDir(), func(c *Config) {
-			if allowed != nil {
-				c.Validate.MeasureTypes = []validate.MeasureType{{Code: "speed", Min: &lo, Max: &hi}, {Code: "flow"}}
+			for code, limits := range allowed {
+				t := validate.MeasureType{Code: code}
+				if limits[0] > -math.MaxFloat64 {
+					t.Min, t.Max = &limits[0], &limits[1]
+				}
+				c.Validate.MeasureTypes = append(c.Validate.MeasureTypes, t)
 			}
 		})
 		h.codes["city"] = set(list...)

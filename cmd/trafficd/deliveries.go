@@ -84,10 +84,13 @@ func (d *daemon) newDelivery(s config.Sink, c *config.Config, source pipeline.So
 		return nil, errors.Join(err, store.Close())
 	}
 	if archive, ok := store.(*clickhouse.Sink); ok && c.ClickHouse.DeriveInterval == d.cfg.ClickHouse.DeriveInterval {
-		archive.Detectors, archive.Units = &d.detectors, make(map[string]string)
+		var codes []string
 		for _, t := range c.Pipeline.Validate.MeasureTypes {
-			archive.Units[t.Code] = t.Unit
+			if !strings.HasSuffix(t.Code, "*") {
+				codes = append(codes, t.Code)
+			}
 		}
+		archive.Detectors, archive.Units = &d.detectors, clickhouse.NewUnits(codes, c.Pipeline.Validate.Units())
 	}
 	if d.tracing != nil {
 		p.Tracer = d.tracing

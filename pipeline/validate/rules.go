@@ -30,7 +30,7 @@ type Config struct {
 
 // MeasureType is an allowed measureTypeCode with the range of its values.
 type MeasureType struct {
-	Code string   `setting:"code"` // measureTypeCode
+	Code string   `setting:"code"` // measureTypeCode, or the beginning of it followed by *; an entry with more characters has priority
 	Min  *float64 `setting:"min"`  // lowest allowed value; null: no bound
 	Max  *float64 `setting:"max"`  // highest allowed value; null: no bound
 	// unit of the values, such as km/h, % or veh, for those who read the archive; a number per hour
@@ -57,7 +57,8 @@ func (c Config) Validate() error {
 	seen := map[string]bool{}
 	for i, t := range c.MeasureTypes {
 		errs = append(errs,
-			settings.Check(validTypeCode([]byte(t.Code)), "measure_types[%d].code is %q, must be 1 to 64 characters A-Za-z0-9_.-", i, t.Code),
+			settings.Check(validPattern(t.Code),
+				"measure_types[%d].code is %q, must be 1 to 64 characters A-Za-z0-9_.-, or such a beginning followed by *", i, t.Code),
 			settings.Check(!seen[t.Code], "measure_types[%d].code: duplicate code %q", i, t.Code))
 		errs = append(errs, settings.Check(len(t.Unit) <= maxUnit && utf8.ValidString(t.Unit) &&
 			!strings.ContainsFunc(t.Unit, func(r rune) bool { return !unicode.IsPrint(r) }),
@@ -68,6 +69,56 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// validPattern reports whether code is a measure type code, or the beginning of one followed by *.
+func validPattern(code string) bool {
+	prefix, open := strings.CutSuffix(code, "*")
+	return open && prefix == "" || validTypeCode([]byte(prefix))
+}
+
+// measureTypes finds the entry of Config.MeasureTypes for a code.
+type measureTypes struct {
+	exact    map[string]int
+	prefixes []int // entries with *, the longest first
+	list     []MeasureType
+}
+
+func newMeasureTypes(list []MeasureType) measureTypes {
+	m := measureTypes{exact: make(map[string]int, len(list)), list: list}
+	for i, t := range list {
+		if strings.HasSuffix(t.Code, "*") {
+			m.prefixes = append(m.prefixes, i)
+		} else {
+			m.exact[t.Code] = i
+		}
+	}
+	slices.SortStableFunc(m.prefixes, func(i, j int) int { return len(list[j].Code) - len(list[i].Code) })
+	return m
+}
+
+// find returns the index of the entry, or -1.
+func (m *measureTypes) find(code []byte) int {
+	if i, ok := m.exact[string(code)]; ok {
+		return i
+	}
+	for _, i := range m.prefixes {
+		if prefix := m.list[i].Code[:len(m.list[i].Code)-1]; len(code) >= len(prefix) && string(code[:len(prefix)]) == prefix {
+			return i
+		}
+	}
+	return -1
+}
+
+// Units returns a function that returns the unit of a measure type, or "" if it has none.
+func (c Config) Units() func(code string) string {
+	types := newMeasureTypes(c.MeasureTypes)
+	return func(code string) string {
+		if i := types.find([]byte(code)); i >= 0 {
+			return c.MeasureTypes[i].Unit
+		}
+		return ""
+	}
 }
 
 // Allowed returns what the rules accept, for descriptions.
@@ -124,7 +175,8 @@ func newRange(lo, hi *float64) (valueRange, error) {
 type Validator struct {
 	tolerance int64
 	quality   valueRange
-	allowed   map[string]valueRange // nil: any well-formed code
+	allowed   measureTypes // without entries, any well-formed code is allowed
+	ranges    []valueRange // of the entries of allowed
 
 	// State for the current batch.
 	latest    int64 // rule 11
@@ -144,11 +196,10 @@ type typeRule struct {
 func New(cfg Config) *Validator {
 	v := &Validator{tolerance: cfg.FutureTolerance.Nanoseconds(), seen: newIdentities()}
 	v.quality, _ = newRange(cfg.QualityMin, cfg.QualityMax)
-	if len(cfg.MeasureTypes) > 0 {
-		v.allowed = make(map[string]valueRange, len(cfg.MeasureTypes))
-	}
+	v.allowed = newMeasureTypes(cfg.MeasureTypes)
 	for _, t := range cfg.MeasureTypes {
-		v.allowed[t.Code], _ = newRange(t.Min, t.Max)
+		r, _ := newRange(t.Min, t.Max)
+		v.ranges = append(v.ranges, r)
 	}
 	return v
 }
@@ -165,8 +216,10 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 	for t := range it.Types() {
 		code := it.TypeCode(t)
 		rule := typeRule{allowed: validTypeCode(code), valueRange: finite}
-		if v.allowed != nil {
-			rule.valueRange, rule.allowed = v.allowed[string(code)]
+		if i := v.allowed.find(code); i >= 0 && rule.allowed {
+			rule.valueRange = v.ranges[i]
+		} else if len(v.ranges) > 0 {
+			rule.allowed = false
 		}
 		v.types = append(v.types, rule)
 	}

@@ -180,6 +180,49 @@ func TestDetails(t *testing.T) {
 	require.Equal(t, "allowed are speed, flow, any, x, x and 2 others", cfg.Allowed().MeasureTypes)
 }
 
+// TestPrefixes checks that the entry with the code has priority, then the one with the longest
+// beginning.
+func TestPrefixes(t *testing.T) {
+	bound := func(v float64) *float64 { return &v }
+	cfg := Config{MeasureTypes: []MeasureType{
+		{Code: "s*", Max: bound(1), Unit: "a"}, {Code: "speed*", Max: bound(2), Unit: "b"}, {Code: "speed.lane1", Max: bound(3), Unit: "c"}, {Code: "flow", Unit: "d"},
+	}}
+	require.NoError(t, cfg.Validate())
+	v, units := New(cfg), cfg.Units()
+	f := func(kind string, want float64, unit string) {
+		t.Helper()
+		require.Equal(t, unit, units(kind), kind)
+		for value := range 5 {
+			var out batch.Rejections
+			v.Validate(decoded(t, fmt.Sprintf(`{"detectorCode":"A","measureTypeCode":%q,"timestampFrom":"2026-01-01T00:00Z","timestampTo":"2026-01-01T00:00Z","value":%d}`,
+				kind, value)), set("A"), now.UnixNano(), &out)
+			require.Equal(t, float64(value) > want, len(out.List) > 0, "%s %d", kind, value)
+			if want < 0 {
+				require.Equal(t, contract.UnknownMeasureType, out.List[0].Code)
+			}
+		}
+	}
+	f("s", 1, "a")
+	f("spee", 1, "a")
+	f("speed", 2, "b")
+	f("speed.lane1", 3, "c")
+	f("speed.lane11", 2, "b")
+	f("flow", 9, "d")
+	f("flow.lane1", -1, "")
+	f("tempo", -1, "")
+	cfg = Config{MeasureTypes: []MeasureType{{Code: "*", Max: bound(1), Unit: "x"}}}
+	require.NoError(t, cfg.Validate())
+	v, units = New(cfg), cfg.Units()
+	f("anything", 1, "x")
+	for _, kind := range []string{"s peed", strings.Repeat("s", 65)} { // not well formed, whatever the entries are
+		var out batch.Rejections
+		v.Validate(decoded(t, fmt.Sprintf(`{"detectorCode":"A","measureTypeCode":%q,"timestampFrom":"2026-01-01T00:00Z","timestampTo":"2026-01-01T00:00Z","value":1}`, kind)),
+			set("A"), now.UnixNano(), &out)
+		require.Equal(t, contract.UnknownMeasureType, out.List[0].Code)
+	}
+	require.Equal(t, "allowed are *", cfg.Allowed().MeasureTypes)
+}
+
 func TestConfigErrorsNameTheSetting(t *testing.T) {
 	one, two := 1.0, 2.0
 	f := func(want string, c Config) {
@@ -190,6 +233,8 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 	f("quality_min", Config{QualityMin: &two, QualityMax: &one})
 	f("measure_types[0].code", Config{MeasureTypes: []MeasureType{{Code: "a b"}}})
 	f(`measure_types[0].unit is "km\n/h"`, Config{MeasureTypes: []MeasureType{{Code: "a", Unit: "km\n/h"}}})
+	f("measure_types[0].code", Config{MeasureTypes: []MeasureType{{Code: "sp*d"}}})
+	f("measure_types[0].code", Config{MeasureTypes: []MeasureType{{Code: "s**"}}})
 	f("measure_types[1].code", Config{MeasureTypes: []MeasureType{{Code: "a"}, {Code: "a"}}})
 	f("measure_types[0] (a)", Config{MeasureTypes: []MeasureType{{Code: "a", Min: &two, Max: &one}}})
 }

@@ -184,7 +184,8 @@ var Rules = []Rule{
 		UnknownDetector, "measurements[i].detectorCode",
 	},
 	{
-		"measureTypeCode is allowed: in `pipeline.validate.measure_types`; if that list is empty, 1 to 64 characters of `A-Za-z0-9_.-`",
+		"measureTypeCode has 1 to 64 characters of `A-Za-z0-9_.-`; if `pipeline.validate.measure_types` has entries, one of them is the code, " +
+			"or a beginning of it followed by `*`, such as `speed*`",
 		UnknownMeasureType, "measurements[i].measureTypeCode",
 	},
 	{

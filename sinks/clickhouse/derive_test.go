@@ -374,9 +374,10 @@ func testAnalyst(t *testing.T, a *archive) {
 // testTraffic compares the mean speeds and the comparison with the past with values computed here.
 func testTraffic(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	a.Units = map[string]string{"flow": "veh/h", "flow.lane1": "veh"}
+	a.Units = NewUnits([]string{"flow"}, func(code string) string { // the others are archived when they occur
+		return map[string]string{"flow": "veh/h", "flow.lane1": "veh"}[code]
+	})
 	require.NoError(t, a.ready(t.Context()))
-	require.NoError(t, a.saveUnits(t.Context()))
 	zone, err := time.LoadLocation("Asia/Kolkata") // its hours begin at half past an hour of UTC
 	require.NoError(t, err)
 	first := time.Date(2026, 9, 28, 0, 0, 0, 0, zone)
@@ -408,7 +409,8 @@ func testTraffic(t *testing.T, store *stores.ClickHouse) {
 	block, plan := a.plan(blockOf(batchOf(1, epoch, rows...)))
 	a.deliver(plan, block)
 	a.derive()
-
+	require.NoError(t, a.saveUnits(t.Context()))
+	require.Equal(t, "flow\tveh/h\nflow.lane1\tveh", store.Query(t, "SELECT measure_type_code, unit FROM "+a.name+"_measure_types ORDER BY 1"))
 	require.Equal(t, "speed\t2\t150\t45\t40\t36\nspeed.lane1\t1\t4\t20\t20\t20", store.Query(t,
 		"SELECT measure_type_code, intervals, vehicles, average, time_mean_speed, space_mean_speed FROM "+a.name+"_speeds_1h WHERE detector_code = 'D-3' ORDER BY 1"))
 
@@ -456,7 +458,7 @@ func testDocumentedQueries(t *testing.T, a *archive) {
 	}
 	vehicles("252") // 3 detectors with 7 vehicles in each of 12 intervals
 	for unit, want := range map[string]string{"veh/h": "21", "veh": "252"} {
-		a.Units = map[string]string{"flow": unit, "speed": "km/h"}
+		a.Units = NewUnits([]string{"flow", "speed"}, func(code string) string { return map[string]string{"flow": unit, "speed": "km/h"}[code] })
 		require.NoError(t, a.saveUnits(t.Context()))
 		vehicles(want)
 	}

@@ -104,21 +104,81 @@ func (s *Sink) insertDetectors(ctx context.Context, l *batch.DetectorList, from,
 	})
 }
 
-// saveUnits archives the units, unless it has already done so.
+// Units archives the units of measure types, for analysts. It is safe for concurrent use.
+type Units struct {
+	of      func(code string) string
+	mu      sync.Mutex
+	known   map[string]bool
+	pending map[string]string // measure type → unit, to archive
+}
+
+// NewUnits returns the units of the codes, and of further ones when they are delivered. of returns
+// the unit of a measure type.
+func NewUnits(codes []string, of func(code string) string) *Units {
+	u := &Units{of: of, known: map[string]bool{}, pending: map[string]string{}}
+	for _, code := range codes {
+		u.known[code], u.pending[code] = true, of(code)
+	}
+	return u
+}
+
+// maxKnownTypes bounds memory if clients invent measure types.
+const maxKnownTypes = 10_000
+
+// note adds the units of measure types that occur for the first time since the start.
+func (u *Units) note(rows batch.Block) {
+	if u == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, part := range rows {
+		for t := range part.Types() {
+			code := part.TypeCode(t)
+			if u.known[string(code)] || len(u.known) == maxKnownTypes {
+				continue
+			}
+			u.known[string(code)] = true
+			if unit := u.of(string(code)); unit != "" {
+				u.pending[string(code)] = unit
+			}
+		}
+	}
+}
+
+// take returns the units to archive. If that fails, give them back.
+func (u *Units) take() (pending map[string]string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	pending, u.pending = u.pending, map[string]string{}
+	return pending
+}
+
+func (u *Units) giveBack(units map[string]string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.Copy(u.pending, units)
+}
+
+// saveUnits archives the units that it has not archived yet.
 func (s *Sink) saveUnits(ctx context.Context) error {
-	if len(s.Units) == 0 {
+	if s.Units == nil {
+		return nil
+	}
+	units := s.Units.take()
+	if len(units) == 0 {
 		return nil
 	}
 	err := s.insertRows(ctx, s.config.layout().InsertUnits(), func(b driver.Batch) (err error) {
-		for code, unit := range s.Units {
+		for code, unit := range units {
 			err = errors.Join(err, b.Append(code, unit))
 		}
 		return err
 	})
 	if err != nil {
+		s.Units.giveBack(units)
 		return fmt.Errorf("cannot archive the units of measure types: %w", hinted(err))
 	}
-	s.Units = nil
 	return nil
 }
 

@@ -19,8 +19,8 @@ import (
 
 // Sink writes blocks to the archive. It is not safe for concurrent use.
 type Sink struct {
-	Detectors *Detectors        // detector lists to archive, or nil; must be set before the first Probe or Deliver
-	Units     map[string]string // measure type → unit, to archive once; must be set before the first Probe or Deliver
+	Detectors *Detectors // detector lists to archive, or nil; must be set before the first Probe or Deliver
+	Units     *Units     // units of measure types to archive, or nil; must be set before the first Probe or Deliver
 
 	config    Config
 	log       zerolog.Logger
@@ -95,6 +95,7 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 			inserted -= r.Rows.Rows()
 		}
 	}
+	s.Units.note(rows)
 	rowsInserted.Add(float64(inserted))
 	blocksDone.Inc()
 	if rows.End().Before(parseSuspect(suspect)) {
