@@ -239,7 +239,7 @@ func (d *daemon) steps() []step {
 			func(context.Context) error { d.routing.Stop(); return nil },
 		},
 		{"clients' listener", d.startAPI, d.stopAPI},
-		notifyStep(log),
+		notifyStep(log, func() { d.readiness() }), // which takes the locks of all parts
 	}
 }
 

@@ -83,6 +83,51 @@ func TestNotifySystemd(t *testing.T) {
 	require.Contains(t, d.Terminate(), "cannot notify systemd")
 }
 
+// TestWatchdog checks that the watchdog of a unit is notified twice in its interval while the daemon
+// runs, and not while it hangs.
+func TestWatchdog(t *testing.T) {
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = socket.Close() })
+	// As systemd, set the ID of the process, which keeps that of the shell.
+	d := newProcess(t)
+	script := filepath.Join(t.TempDir(), "unit")
+	require.NoError(t, os.WriteFile(script, fmt.Appendf(nil,
+		"#!/bin/sh\nNOTIFY_SOCKET=%s WATCHDOG_USEC=400000 WATCHDOG_PID=$$ exec %s \"$@\"\n", socket.LocalAddr(), d.Binary), 0o700))
+	d.Binary = script
+	messages := make(chan string, 1000)
+	go func() { // until the socket is closed
+		buf := make([]byte, 100)
+		for {
+			n, err := socket.Read(buf)
+			if err != nil {
+				return
+			}
+			messages <- string(buf[:n])
+		}
+	}()
+	d.start()
+	require.Equal(t, "READY=1", <-messages)
+	for range 5 {
+		require.Equal(t, "WATCHDOG=1", <-messages)
+	}
+	d.signal(syscall.SIGSTOP)
+	for quiet := false; !quiet; { // messages sent before it stopped
+		select {
+		case m := <-messages:
+			require.Equal(t, "WATCHDOG=1", m)
+		case <-time.After(time.Second):
+			quiet = true
+		}
+	}
+	d.signal(syscall.SIGCONT)
+	require.Equal(t, "WATCHDOG=1", <-messages)
+	d.Terminate()
+	for m := <-messages; m != "STOPPING=1"; m = <-messages {
+		require.Equal(t, "WATCHDOG=1", m)
+	}
+}
+
 func TestWithoutKeysAndRegistry(t *testing.T) {
 	d := newProcess(t, "api.keys_file=", "registry.feeds=[]").start()
 	var status int

@@ -55,7 +55,8 @@ func (d *daemon) reload(load func() (*config.Config, error)) {
 func (r *reloads) state() ops.Component {
 	c := ops.Component{State: ops.OK}
 	if err := r.problem.Load(); err != nil {
-		c.Add(ops.Degraded, ops.SettingsStale, "cannot reload the settings; the previous ones remain in use: "+strings.ReplaceAll((*err).Error(), "\n", "; "))
+		c.Add(ops.Degraded, ops.SettingsStale,
+			"cannot reload the settings; the previous ones remain in use: "+strings.ReplaceAll((*err).Error(), "\n", "; "))
 	}
 	if pending := r.pending.Load(); pending != nil && len(*pending) > 0 {
 		c.Add(ops.Degraded, ops.SettingsStale, "changed settings are not in use until a restart: "+strings.Join(*pending, ", "))

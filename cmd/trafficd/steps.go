@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -153,8 +154,10 @@ func (r runner) stop(started []step, signals <-chan os.Signal, signalled bool) e
 }
 
 // notifyStep notifies systemd when the daemon starts to serve clients, and when it begins to stop
-// (see sd_notify(3)). It does nothing unless a unit with Type=notify started the daemon.
-func notifyStep(log zerolog.Logger) step {
+// (see sd_notify(3)). In between, it notifies the watchdog each time that alive returns; alive should
+// need what the daemon needs, so that it hangs if the daemon does. Without systemd, notifyStep does
+// nothing.
+func notifyStep(log zerolog.Logger, alive func()) step {
 	notify := func(state string) {
 		path := os.Getenv("NOTIFY_SOCKET")
 		if path == "" {
@@ -169,9 +172,30 @@ func notifyStep(log zerolog.Logger) step {
 			log.Warn().Err(err).Msg("cannot notify systemd")
 		}
 	}
+	done := make(chan struct{})
+	watch := func(every time.Duration) { // not awaited, because alive may hang
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				alive()
+				notify("WATCHDOG=1")
+			}
+		}
+	}
 	return step{
 		"systemd notification",
-		func() error { notify("READY=1"); return nil },
-		func(context.Context) error { notify("STOPPING=1"); return nil },
+		func() error {
+			notify("READY=1")
+			limit, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
+			if err == nil && limit > 0 && os.Getenv("WATCHDOG_PID") == strconv.Itoa(os.Getpid()) {
+				go watch(time.Duration(limit) * time.Microsecond / 2)
+			}
+			return nil
+		},
+		func(context.Context) error { close(done); notify("STOPPING=1"); return nil },
 	}
 }

@@ -64,6 +64,13 @@ dashboards: {enabled: true}
 forecaster:
   enabled: true
   config: {model: {product_instance: city}, detectors: {path: /etc/trafficd/files/streets.csv}}
+extraEnv: [{name: TZ, value: UTC}]
+extraVolumes: [{name: basemap, persistentVolumeClaim: {claimName: maps}}]
+extraVolumeMounts: [{name: basemap, mountPath: /maps, readOnly: true}]
+serviceAccount: {create: true, annotations: {e: f}}
+priorityClassName: important
+minReadySeconds: 30
+ingress: {enabled: true, className: nginx, host: traffic.example.org, tlsSecret: public, annotations: {g: h}}
 podAnnotations: {c: d}
 nodeSelector: {disk: ssd}
 tolerations: [{key: k, operator: Exists}]
@@ -147,6 +154,52 @@ func TestChartFiles(t *testing.T) {
 	f("filesConfigMap: lists", "lists")
 	f("filesSecret: pairs", "pairs")
 	f("filesConfigMap: lists\nfilesSecret: pairs", "lists", "pairs")
+}
+
+// TestChartExtras checks that the pods of all programs get what may be added to them, and that the
+// ingress leads to the clients' port.
+func TestChartExtras(t *testing.T) {
+	objects := render(t, everything+"\nfeeder: {enabled: true}")
+	pods := map[string]core.PodSpec{"forecaster": one[*apps.Deployment](t, objects).Spec.Template.Spec}
+	account := one[*core.ServiceAccount](t, objects)
+	require.False(t, *account.AutomountServiceAccountToken)
+	var clients *core.Service
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *apps.StatefulSet:
+			pods[o.Spec.Template.Spec.Containers[0].Name] = o.Spec.Template.Spec
+			if o.Name == "city-trafficd" {
+				require.EqualValues(t, 30, o.Spec.MinReadySeconds)
+			}
+		case *core.Service:
+			if o.Name == "city-trafficd" {
+				clients = o
+			}
+		}
+	}
+	require.Len(t, pods, 3)
+	for name, pod := range pods {
+		container := pod.Containers[0]
+		require.Equal(t, account.Name, pod.ServiceAccountName, name)
+		require.Equal(t, "important", pod.PriorityClassName, name)
+		require.Contains(t, container.Env, core.EnvVar{Name: "TZ", Value: "UTC"}, name)
+		require.Equal(t, "passwords", container.EnvFrom[0].SecretRef.Name, name)
+		require.Contains(t, container.VolumeMounts, core.VolumeMount{Name: "basemap", MountPath: "/maps", ReadOnly: true}, name)
+		require.True(t, slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == "basemap" && v.PersistentVolumeClaim != nil }), name)
+	}
+	ingress := one[*networking.Ingress](t, objects)
+	rule := ingress.Spec.Rules[0]
+	require.Equal(t, "traffic.example.org", rule.Host)
+	require.Equal(t, []networking.IngressTLS{{Hosts: []string{rule.Host}, SecretName: "public"}}, ingress.Spec.TLS)
+	path := rule.HTTP.Paths[0]
+	require.Equal(t, "/", path.Path)
+	require.Equal(t, clients.Name, path.Backend.Service.Name)
+	require.Equal(t, clients.Spec.Ports[0].Port, path.Backend.Service.Port.Number)
+	prefixed := one[*networking.Ingress](t, render(t, "config: {api: {base_path: /traffic}}\ningress: {enabled: true, host: a.example.org}"))
+	require.Equal(t, "/traffic", prefixed.Spec.Rules[0].HTTP.Paths[0].Path)
+	pod := one[*apps.StatefulSet](t, render(t, "")).Spec.Template.Spec
+	require.Equal(t, "default", pod.ServiceAccountName)
+	require.Equal(t, "own", one[*apps.StatefulSet](t, render(t, "serviceAccount: {name: own}")).Spec.Template.Spec.ServiceAccountName)
 }
 
 // render returns the objects that `helm template` would print, each decoded with the types of its
@@ -237,8 +290,8 @@ func TestChartDecodesStrictly(t *testing.T) {
 	f("config: {registry: null}", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
 	f(numbers, "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget", "Service", "Service", "Service",
 		"StatefulSet")
-	f(everything, "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget",
-		"PrometheusRule", "Service", "Service", "Service", "ServiceMonitor", "StatefulSet")
+	f(everything, "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "Ingress", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget",
+		"PrometheusRule", "Service", "Service", "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet")
 }
 
 // TestChartFitsOpenAPI validates the objects with the OpenAPI document of the API server, for the
@@ -462,4 +515,6 @@ func TestChartRejects(t *testing.T) {
 	f("config: {journal: {dir: /tmp}}", "/config", "'not' failed")
 	f("config: {api: {listen: ':1'}}", "/config", "'not' failed")
 	f("shutdownSeconds: 0", "/shutdownSeconds")
+	f("ingress: {enabled: true}", "/ingress")
+	f("serviceAccount: {named: x}", "additional properties 'named' not allowed")
 }

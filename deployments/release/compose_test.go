@@ -35,10 +35,12 @@ func TestComposeProject(t *testing.T) {
 		require.Equal(t, services, p.ServiceNames())
 		requireCompose(t, p, clients)
 	}
-	f("trafficd", []string{"compose.yaml"}, nil, []string{"clickhouse", "grafana", "kafka", "prometheus", "trafficd"})
+	f("trafficd", []string{"compose.yaml"}, nil, []string{"alertmanager", "clickhouse", "grafana", "kafka", "prometheus", "trafficd"})
+	f("trafficd", []string{"compose.yaml", "forecaster.yaml"}, nil,
+		[]string{"alertmanager", "clickhouse", "forecaster", "forecasts", "grafana", "kafka", "prometheus", "trafficd"})
 	for _, kind := range []string{"local", "kafka"} {
 		f("haproxy", []string{"compose.yaml", "replicas.yaml"}, []string{"JOURNAL_KIND=" + kind},
-			[]string{"clickhouse", "grafana", "haproxy", "kafka", "prometheus", "trafficd", "trafficd-2", "trafficd-3"})
+			[]string{"alertmanager", "clickhouse", "grafana", "haproxy", "kafka", "prometheus", "trafficd", "trafficd-2", "trafficd-3"})
 	}
 }
 
@@ -58,6 +60,10 @@ func requireCompose(t *testing.T, p *types.Project, clients string) {
 		for _, port := range s.Ports {
 			require.True(t, port.HostIP == "127.0.0.1" || s.Name == clients && port.Published == "8080", "only the clients' port is public: %s", s.Name)
 		}
+		require.Positive(t, s.MemLimit, "%s needs a limit, so that it does not take the memory of the others", s.Name)
+		for dependency := range s.DependsOn {
+			require.Contains(t, p.Services, dependency)
+		}
 		if s.Image != "trafficd:1" {
 			tag := s.Image[strings.LastIndex(s.Image, ":")+1:]
 			require.Regexp(t, `^v?\d+\.\d+`, tag, "the versions of images are fixed")
@@ -65,7 +71,9 @@ func requireCompose(t *testing.T, p *types.Project, clients string) {
 		}
 		require.True(t, s.ReadOnly)
 		require.Equal(t, []string{"ALL"}, s.CapDrop)
-		require.Len(t, s.Ports, len(p.Services["trafficd"].Ports))
+		if s.Entrypoint == nil { // a replica of trafficd
+			require.Len(t, s.Ports, len(p.Services["trafficd"].Ports))
+		}
 		for _, v := range s.Volumes {
 			if v.Target == "/var/lib/trafficd" {
 				require.False(t, journals[v.Source], "each replica has its own volume")
@@ -83,7 +91,7 @@ func requireCompose(t *testing.T, p *types.Project, clients string) {
 	path := filepath.Join(t.TempDir(), "trafficd.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/etc/trafficd", directory)), 0o600))
 	for _, s := range p.Services {
-		if s.Image == daemon.Image {
+		if s.Image == daemon.Image && s.Entrypoint == nil {
 			require.Equal(t, daemon.Environment, s.Environment)
 		}
 	}
@@ -93,7 +101,7 @@ func requireCompose(t *testing.T, p *types.Project, clients string) {
 	output(t, hostTrafficd(), "--config", path, "--set", "journal.dir="+t.TempDir(), "--check-config")
 }
 
-// TestComposeConfigurations checks that Prometheus and HAProxy accept their configurations.
+// TestComposeConfigurations checks that the programs accept their configurations.
 func TestComposeConfigurations(t *testing.T) {
 	dir := t.TempDir()
 	for _, config := range []string{"prometheus.yml", "prometheus-replicas.yml"} {
@@ -101,4 +109,6 @@ func TestComposeConfigurations(t *testing.T) {
 		output(t, "promtool", "check", "config", filepath.Join(dir, config))
 	}
 	output(t, "haproxy", "-c", "-f", composeDir+"/haproxy.cfg")
+	output(t, "amtool", "check-config", composeDir+"/alertmanager.yml")
+	output(t, filepath.Join(filepath.Dir(hostTrafficd()), "forecaster"), "--config", composeDir+"/config/forecaster.yaml", "--print-config")
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -61,6 +62,12 @@ func (r *release) writeImages() error {
 // image returns an image with the programs and what they need: directories, a user and CA
 // certificates.
 func (r *release) image(arch string) (v1.Image, error) {
+	settings, err := os.ReadFile(filepath.Join(r.root, "deployments/debian/trafficd.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	// Within a container, the port is not reachable unless it is published.
+	settings = bytes.Replace(settings, []byte("listen: 127.0.0.1:8080"), []byte("listen: 0.0.0.0:8080"), 1)
 	entries := []entry{
 		{name: "etc", dir: true, mode: 0o755},
 		{name: "etc/ssl", dir: true, mode: 0o755},
@@ -69,7 +76,7 @@ func (r *release) image(arch string) (v1.Image, error) {
 		{name: "etc/passwd", content: fmt.Appendf(nil, "trafficd:x:%d:%[1]d::/var/lib/trafficd:/nonexistent\n", imageUser), mode: 0o644},
 		{name: "etc/group", content: fmt.Appendf(nil, "trafficd:x:%d:\n", imageUser), mode: 0o644},
 		{name: "etc/trafficd", dir: true, mode: 0o755},
-		{name: configFile[1:], source: filepath.Join(r.root, "deployments/debian/trafficd.yaml"), mode: 0o644},
+		{name: configFile[1:], content: settings, mode: 0o644},
 		{name: "etc/trafficd/keys.yaml", content: []byte("keys: []\n"), mode: 0o644},
 		{name: "usr", dir: true, mode: 0o755},
 		{name: "usr/bin", dir: true, mode: 0o755},

@@ -12,6 +12,51 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestManPages checks that man finds no error in the pages, and that they have the text of --help.
+func TestManPages(t *testing.T) {
+	dir := t.TempDir()
+	output(t, "dpkg-deb", "--extract", packageOf(testVersion, "amd64"), dir)
+	for name, want := range map[string]string{
+		"trafficd": "--check-config=deep also connects to ClickHouse", "trafficctl": "trafficctl key new --name acme", "forecaster": "--horizon",
+		"feeder": "feeder [flags]",
+	} {
+		page := filepath.Join(dir, "usr/share/man/man1", name+".1.gz")
+		cmd := exec.CommandContext(t.Context(), "man", "--warnings", "--encoding=UTF-8", "--local-file", page)
+		cmd.Env = append(os.Environ(), "MANWIDTH=120", "LC_ALL=C.UTF-8", "MAN_KEEP_FORMATTING=", "MANROFFOPT=-c")
+		var problems strings.Builder
+		cmd.Stderr = &problems
+		text, err := cmd.Output()
+		require.NoError(t, err, "%s", problems.String())
+		require.Empty(t, problems.String(), name)
+		require.Contains(t, string(text), name+" - ")
+		require.Contains(t, string(text), want)
+	}
+}
+
+// TestMemoryLimits checks that the programs have the same limits in all installations.
+func TestMemoryLimits(t *testing.T) {
+	read := func(path, pattern string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(root, "deployments", path))
+		require.NoError(t, err)
+		found := regexp.MustCompile(pattern).FindStringSubmatch(string(text))
+		require.NotNil(t, found, "%s: %s", path, pattern)
+		return strings.ToUpper(strings.TrimSuffix(found[1], "i"))
+	}
+	for _, name := range programs {
+		if name == "trafficctl" {
+			continue
+		}
+		limit := read("systemd/"+name+".service", `\nMemoryMax=(\w+)\n`)
+		section, compose := `(?s)\n`+name+`:\n.*?`, name+".yaml"
+		if name == "trafficd" {
+			section, compose = "", "compose.yaml"
+		}
+		require.Equal(t, limit, read("kubernetes/trafficd/values.yaml", section+`limits: \{memory: (\w+)\}`), name)
+		require.Equal(t, limit, read("compose/"+compose, `(?s)\n  `+name+`:\n.*?mem_limit: (\w+)`), name)
+	}
+}
+
 // TestPackageInstalls installs, upgrades, downgrades and removes the package on a Debian system
 // that is an overlay of this one and is discarded afterwards. The steps and their checks are in
 // testdata/install.sh.
@@ -50,7 +95,8 @@ func TestPackageContents(t *testing.T) {
 		list := output(t, "dpkg-deb", "--contents", packageOf(testVersion, arch))
 		for _, path := range []string{
 			"./usr/bin/trafficd", "./usr/bin/trafficctl", "./lib/systemd/system/trafficd.service", "./etc/trafficd/trafficd.yaml",
-			"./usr/bin/forecaster", "./lib/systemd/system/forecaster.service", "./usr/bin/feeder", "./lib/systemd/system/feeder.service",
+			"./etc/trafficd/forecaster.yaml", "./usr/share/man/man1/trafficd.1.gz", "./usr/share/man/man1/trafficctl.1.gz",
+			"./usr/share/man/man1/forecaster.1.gz", "./usr/share/man/man1/feeder.1.gz", "./usr/bin/forecaster", "./lib/systemd/system/forecaster.service", "./usr/bin/feeder", "./lib/systemd/system/feeder.service",
 			"./usr/share/doc/trafficd/README.md", "./usr/share/doc/trafficd/changelog.gz", "./usr/share/doc/trafficd/contract.md", "./usr/share/doc/trafficd/copyright",
 			"./usr/share/doc/trafficd/runbook.md", "./usr/share/doc/trafficd/settings.yaml", "./usr/share/doc/trafficd/edge/haproxy.cfg",
 			"./usr/share/doc/trafficd/observability/prometheus/alerts.yml", "./usr/share/doc/trafficd/observability/grafana/trafficd-overview.json",
@@ -105,6 +151,9 @@ func TestUnitExposure(t *testing.T) {
 		require.True(t, found)
 		sandboxes = append(sandboxes, sandbox)
 	}
+	unit, err := os.ReadFile(root + "/deployments/systemd/trafficd.service")
+	require.NoError(t, err)
+	require.Contains(t, string(unit), "\nWatchdogSec=")
 	require.Equal(t, sandboxes[0], sandboxes[1])
 	require.Equal(t, sandboxes[0], sandboxes[2])
 }

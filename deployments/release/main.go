@@ -58,10 +58,10 @@ func run(root, out, stamp, what string) error {
 func (r *release) make(what string) error {
 	steps := map[string][]func() error{
 		"image":   {r.emptyOut, r.buildPrograms, r.writeImages},
-		"package": {r.emptyOut, r.buildPrograms, r.writeDocuments, r.writePackages},
+		"package": {r.emptyOut, r.buildPrograms, r.writeDocuments, r.writeManPages, r.writePackages},
 		"release": {
-			r.checkChangelog, r.emptyOut, r.buildPrograms, r.writeDocuments, r.writeArchives, r.writePackages, r.writeImages, r.writeChart,
-			r.writeSBOM, r.copyChangelog, r.writeChecksums,
+			r.checkChangelog, r.emptyOut, r.buildPrograms, r.writeDocuments, r.writeManPages, r.writeArchives, r.writePackages, r.writeImages,
+			r.writeChart, r.writeSBOM, r.copyChangelog, r.writeChecksums,
 		},
 	}[what]
 	if steps == nil {

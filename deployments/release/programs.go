@@ -62,7 +62,7 @@ func (r *release) writeArchives() error {
 			entries = append(entries, entry{name: directory + "/" + name, source: r.program(arch, name), mode: 0o755})
 		}
 		for name, source := range map[string]string{
-			"LICENSE": "LICENSE", "trafficd.yaml": "deployments/debian/trafficd.yaml",
+			"LICENSE": "LICENSE", "trafficd.yaml": "deployments/debian/trafficd.yaml", "forecaster.yaml": "deployments/debian/forecaster.yaml",
 			"trafficd.service": "deployments/systemd/trafficd.service", "forecaster.service": "deployments/systemd/forecaster.service",
 			"feeder.service": "deployments/systemd/feeder.service",
 		} {

@@ -49,6 +49,7 @@ dpkg --verify trafficd # prints files that differ from the package
 [ -z "$(dpkg --verify trafficd)" ]
 id trafficd
 [ "$(stat -c '%U:%G %a' /etc/trafficd/trafficd.yaml)" = 'root:trafficd 640' ]
+[ "$(stat -c '%U:%G %a' /etc/trafficd/forecaster.yaml)" = 'root:trafficd 640' ]
 [ "$(stat -c '%U:%G %a' /etc/trafficd/keys.yaml)" = 'root:trafficd 640' ]
 [ "$(stat -c '%U:%G %a' /var/lib/trafficd)" = 'trafficd:trafficd 750' ]
 [ -L /etc/systemd/system/multi-user.target.wants/trafficd.service ]
@@ -57,9 +58,10 @@ id trafficd
 systemd-analyze verify /lib/systemd/system/{trafficd,forecaster,feeder}.service 2>verified || { cat verified; exit 1; }
 fails grep -iE 'trafficd|forecaster|feeder' verified
 setpriv --reuid=trafficd --regid=trafficd --clear-groups trafficd --config /etc/trafficd/trafficd.yaml --check-config
+setpriv --reuid=trafficd --regid=trafficd --clear-groups forecaster --config /etc/trafficd/forecaster.yaml --print-config >/dev/null
 
 # The steps of deployments/README.md.
-sed -i "s/0.0.0.0:8080/$api/; s/127.0.0.1:8081/$ops/; s/feeds: \[\]/feeds: [{product_instance: city, file: {path: \/etc\/trafficd\/detectors.csv, column: code}}]/" /etc/trafficd/trafficd.yaml
+sed -i "s/127.0.0.1:8080/$api/; s/127.0.0.1:8081/$ops/; s/feeds: \[\]/feeds: [{product_instance: city, file: {path: \/etc\/trafficd\/detectors.csv, column: code}}]/" /etc/trafficd/trafficd.yaml
 printf 'code\nD0001\n' >/etc/trafficd/detectors.csv
 trafficctl key new --name acme --product-instance city --rights ingest --file /etc/trafficd/keys.yaml >key
 [ "$(stat -c '%U:%G %a' /etc/trafficd/keys.yaml)" = 'root:trafficd 640' ]
@@ -89,7 +91,7 @@ dpkg -r trafficd
 [ ! -e /usr/bin/trafficd ]
 cmp trafficd.yaml /etc/trafficd/trafficd.yaml
 dpkg -P trafficd
-[ ! -e /etc/trafficd/trafficd.yaml ] && [ ! -e /etc/trafficd/keys.yaml ]
+[ ! -e /etc/trafficd/trafficd.yaml ] && [ ! -e /etc/trafficd/forecaster.yaml ] && [ ! -e /etc/trafficd/keys.yaml ]
 ls /var/lib/trafficd/journal/*.seg
 set +x
 printf '\ninstall.sh: passed\n'

@@ -37,8 +37,35 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{- /* The volume for /etc/trafficd/files, or nothing. */}}
-{{- define "trafficd.files" -}}
+{{- /* What the pods of all programs have in common. */}}
+{{- define "trafficd.pod" -}}
+serviceAccountName: {{ .Values.serviceAccount.name | default (ternary (include "trafficd.name" .) "default" .Values.serviceAccount.create) | quote }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . | quote }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The environment of all programs. */}}
+{{- define "trafficd.env" -}}
+{{- with .Values.extraEnv }}
+env: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.envSecret }}
+envFrom:
+  - secretRef: {name: {{ . | quote }}}
+{{- end }}
+{{- end }}
+
+{{- /* The volumes of all programs: /etc/trafficd/files, and extraVolumes. */}}
+{{- define "trafficd.volumes" -}}
 {{- if or .Values.filesConfigMap .Values.filesSecret }}
 - name: files
   projected:
@@ -49,6 +76,18 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
       {{- with .Values.filesSecret }}
       - secret: {name: {{ . | quote }}}
       {{- end }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "trafficd.mounts" -}}
+{{- if or .Values.filesConfigMap .Values.filesSecret }}
+- {name: files, mountPath: /etc/trafficd/files, readOnly: true}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
