@@ -28,6 +28,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/program"
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/sinks/clickhouse"
@@ -48,10 +49,7 @@ var errLogged = errors.New("see the log")
 
 // flags holds the command line flags of the subcommands that read the configuration.
 type flags struct {
-	file  string
-	set   []string
-	check conf.CheckMode
-	print bool
+	program.Flags
 	names []conf.Flag // flags that set a key
 }
 
@@ -89,21 +87,13 @@ start, they end the daemon within two seconds.`,
   trafficd --config trafficd.yaml --check-config=deep
   trafficd --set kafka.enabled=false --set clickhouse.addresses=ch1:9000,ch2:9000
   TRAFFICD_CLICKHOUSE__PASSWORD=… trafficd --config trafficd.yaml --print-config`,
-		Version:       version.Text(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
 	}
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	p := root.PersistentFlags()
-	p.StringVar(&f.file, "config", "", "YAML file with settings")
-	p.StringArrayVar(&f.set, "set", nil, "section.key=value; may be repeated")
+	f.AddTo(root)
 	for i := range f.names {
 		n := &f.names[i]
-		p.StringVar(&n.Value, n.Name, "", "short for --set "+n.Key+"=…")
+		root.PersistentFlags().StringVar(&n.Value, n.Name, "", "short for --set "+n.Key+"=…")
 	}
-	f.check.AddTo(root)
-	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
 	root.AddCommand(migrateCommand(f), healthCommand(f), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, revision and Go version",
@@ -116,7 +106,7 @@ start, they end the daemon within two seconds.`,
 // load reads the settings from all sources. It returns a configuration even if it also returns an
 // error.
 func (f *flags) load(cmd *cobra.Command) (*config.Config, conf.Origins, error) {
-	o := conf.Options{File: f.file, Environ: os.Environ(), Set: f.set}
+	o := conf.Options{File: f.File, Environ: os.Environ(), Set: f.Set}
 	for _, n := range f.names {
 		if cmd.Flags().Changed(n.Name) {
 			o.Flags = append(o.Flags, n)
@@ -126,23 +116,23 @@ func (f *flags) load(cmd *cobra.Command) (*config.Config, conf.Origins, error) {
 }
 
 func (f *flags) serve(cmd *cobra.Command) error {
-	if f.check != "" && f.print {
+	if f.Check != "" && f.Print {
 		return errors.New("use either --check-config or --print-config, not both")
 	}
 	c, origins, err := f.load(cmd)
 	switch {
-	case f.check != "":
-		if err := conf.BecomeServiceUser(cmd.OutOrStdout(), f.file); err != nil {
+	case f.Check != "":
+		if err := program.BecomeServiceUser(cmd.OutOrStdout(), f.File); err != nil {
 			return err
 		}
-		if err = check(cmd.Context(), cmd.OutOrStdout(), c, origins, err, f.check == "deep"); err != nil {
+		if err = check(cmd.Context(), cmd.OutOrStdout(), c, origins, err, f.Check == "deep"); err != nil {
 			return conf.Invalid(err)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 		return nil
-	case f.print && err != nil:
+	case f.Print && err != nil:
 		return conf.Invalid(err)
-	case f.print:
+	case f.Print:
 		return conf.Print(cmd.OutOrStdout(), c, origins)
 	}
 	log := c.Log.Logger(os.Stderr)

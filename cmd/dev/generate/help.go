@@ -142,13 +142,13 @@ func (d *definitions) recordFields(path string, n ast.Node) {
 	}
 }
 
-// tagOf returns the name of a field's setting, or "".
+// tagOf returns the name of a field's setting, or "" if it is a constant that tests vary.
 func tagOf(f *ast.Field) string {
 	if f.Tag == nil {
 		return ""
 	}
 	name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("setting"), ",")
-	return name
+	return strings.TrimPrefix(name, "-")
 }
 
 var camelCase = regexp.MustCompile(`[a-z][A-Z]`)

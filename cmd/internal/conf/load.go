@@ -54,119 +54,92 @@ func Differences[T any](a, b *T) (keys []string) {
 // joins all errors, one line each, with the key, the origin of its value and, for an unknown key,
 // the most similar known one or those in its section. Values that cannot be parsed have no effect.
 func Load(into any, o Options) (Origins, error) {
-	root := schemaOf(reflect.TypeOf(into).Elem())
-	settings, errs := collect(o, root)
-	origins := Origins{}
-	for _, s := range settings {
-		f, value, err := s.decode(root)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case value.IsValid():
-			reflect.ValueOf(into).Elem().FieldByIndex(f.index).Set(value)
-			origins[s.key] = s.from
+	l := &loader{into: reflect.ValueOf(into).Elem(), prefix: cmp.Or(o.Prefix, EnvPrefix), origins: Origins{}}
+	if o.File != "" {
+		l.from = func(n *yaml.Node) string { return fmt.Sprintf("%s, line %d", o.File, n.Line) }
+		if n, err := parse(o.File); err != nil {
+			l.errs = append(l.errs, err)
+		} else if n != nil {
+			l.set("", n, l.into)
 		}
 	}
-	return origins, errors.Join(errs...)
-}
-
-type setting struct {
-	key  string
-	raw  any    // as decoded from YAML
-	text bool   // raw is a string that is parsed according to the key's type
-	from string // origin, for messages
-
-	prefix string // of environment variables
-}
-
-// decode finds the key and converts the value to its type. It returns the zero reflect.Value for
-// "key:" without a value, which leaves the default.
-func (s setting) decode(root schema) (f field, value reflect.Value, err error) {
-	i := root.find(s.key)
-	if i < 0 {
-		return f, value, s.unknown("", s.key, root)
-	}
-	f = root[i]
-	if isSection(f.typ) {
-		return f, value, about(s.key, "%q (%s) is a section: set the keys in it, such as %s", s.key, s.from, root[i+1].name)
-	}
-	raw := s.raw
-	if s.text {
-		if raw, err = f.fromText(raw.(string)); err != nil {
-			return f, value, s.wrong(s.key, raw, err.Error())
+	root := schemaOf(l.into.Type())
+	for _, line := range o.Environ {
+		name, text, _ := strings.Cut(line, "=")
+		path, ours := strings.CutPrefix(name, l.prefix)
+		key := strings.ToLower(strings.ReplaceAll(path, "__", "."))
+		// Platforms set variables such as TRAFFICD_PORT, so variables without a double underscore are
+		// ignored unless, like TRAFFICD_KAFKA_BROKERS, they resemble a key.
+		if ours && (strings.Contains(path, "__") || root.hasValue(key)) {
+			l.setText(root, key, text, environment+name)
 		}
 	}
-	if raw != nil {
-		value = reflect.New(f.typ).Elem()
-		err = s.convert(s.key, raw, value)
+	for _, s := range o.Set {
+		key, text, ok := strings.Cut(s, "=")
+		if !ok || key == "" {
+			l.fail(s, "--set %s: must be section.key=value", s)
+			continue
+		}
+		l.setText(root, key, text, "--set")
 	}
-	return f, value, err
+	for _, f := range o.Flags {
+		l.setText(root, f.Key, f.Value, "--"+f.Name)
+	}
+	return l.origins, errors.Join(l.errs...)
 }
 
-// unknown returns the error about a key that is not in a section, whose keys are known.
-func (s setting) unknown(section, key string, known schema) error {
-	var hint string
+// loader sets the fields of a struct, source by source.
+type loader struct {
+	into    reflect.Value
+	prefix  string                    // of environment variables
+	from    func(n *yaml.Node) string // returns the origin of a node
+	origins Origins
+	errs    []error
+}
+
+func (l *loader) fail(key, format string, args ...any) {
+	l.errs = append(l.errs, about(key, format, args...))
+}
+
+// wrong reports that the value of a key does not fit.
+func (l *loader) wrong(key string, n *yaml.Node, want string) {
+	l.fail(key, "%q (%s) cannot be %s: %s", key, l.from(n), quoted(key, n), want)
+}
+
+// unknown reports a key that is not in a section, whose keys are known.
+func (l *loader) unknown(section, key string, n *yaml.Node, known schema) {
+	hint, from := "", l.from(n)
 	switch near, keys := known.nearest(key); {
 	case near == "":
 		hint = ": the keys there are " + strings.Join(keys, ", ")
-	case section == "" && strings.HasPrefix(s.from, "environment "):
-		hint = ": did you mean " + s.prefix + strings.ToUpper(strings.ReplaceAll(near, ".", "__")) + "?"
+	case section == "" && strings.HasPrefix(from, environment):
+		hint = ": did you mean " + l.prefix + strings.ToUpper(strings.ReplaceAll(near, ".", "__")) + "?"
 	default:
 		hint = fmt.Sprintf(": did you mean %q?", join(section, near))
 	}
 	key = join(section, key)
-	if first, _, _ := strings.Cut(key, "."); section == "" && known.find(first) < 0 { // it may be meant for any section
-		return fmt.Errorf("unknown key %q (%s)%s", key, s.from, hint)
+	concerns := key
+	if first, _, _ := strings.Cut(key, "."); section == "" && known.find(first) < 0 {
+		concerns = "" // it may be meant for any section
 	}
-	return about(key, "unknown key %q (%s)%s", key, s.from, hint)
-}
-
-// wrong returns the error about a value that does not fit its key.
-func (s setting) wrong(key string, v any, want string) error {
-	return about(key, "%q (%s) cannot be %s: %s", key, s.from, quoted(key, v), want)
+	l.fail(concerns, "unknown key %q (%s)%s", key, from, hint)
 }
 
 // EnvPrefix is the prefix of the daemon's environment variables: TRAFFICD_SECTION__KEY. Other
 // programs set Options.Prefix.
 const EnvPrefix = "TRAFFICD_"
 
-// collect returns all settings in order of increasing precedence.
-func collect(o Options, root schema) (list []setting, errs []error) {
-	if o.File != "" {
-		list, errs = fromFile(o.File, root)
-	}
-	prefix := cmp.Or(o.Prefix, EnvPrefix)
-	for _, line := range o.Environ {
-		name, value, _ := strings.Cut(line, "=")
-		path, ours := strings.CutPrefix(name, prefix)
-		key := strings.ToLower(strings.ReplaceAll(path, "__", "."))
-		// Platforms set variables such as TRAFFICD_PORT, so variables without a double underscore are
-		// ignored unless, like TRAFFICD_KAFKA_BROKERS, they resemble a key.
-		if ours && (strings.Contains(path, "__") || root.hasValue(key)) {
-			list = append(list, setting{key: key, raw: value, text: true, from: "environment " + name, prefix: prefix})
-		}
-	}
-	for _, s := range o.Set {
-		key, value, ok := strings.Cut(s, "=")
-		if !ok || key == "" {
-			errs = append(errs, about(s, "--set %s: must be section.key=value", s))
-			continue
-		}
-		list = append(list, setting{key: key, raw: value, text: true, from: "--set"})
-	}
-	for _, f := range o.Flags {
-		list = append(list, setting{key: f.Key, raw: f.Value, text: true, from: "--" + f.Name})
-	}
-	return list, errs
-}
+// environment begins the origins of values from environment variables.
+const environment = "environment "
 
-func fromFile(path string, root schema) ([]setting, []error) {
+// parse returns the only document of a YAML file, or nil if there are only comments in it.
+func parse(path string) (*yaml.Node, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, []error{Absolute(fmt.Errorf("cannot read the configuration: %w", err))}
+		return nil, Absolute(fmt.Errorf("cannot read the configuration: %w", err))
 	}
 	if len(text) == 0 { // it is probably being written, and a reload would drop all keys and registry feeds
-		return nil, []error{fmt.Errorf("the configuration %s is empty; to use the defaults, put a comment in it", path)}
+		return nil, fmt.Errorf("the configuration %s is empty; to use the defaults, put a comment in it", path)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, next yaml.Node
@@ -175,50 +148,15 @@ func fromFile(path string, root schema) ([]setting, []error) {
 	}
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
-		return nil, []error{fmt.Errorf("cannot parse the configuration %s: %w", path, err)}
+		return nil, fmt.Errorf("cannot parse the configuration %s: %w", path, err)
 	case len(next.Content) > 0 && next.Content[0].Tag != "!!null":
-		return nil, []error{fmt.Errorf("the configuration %s has more than one YAML document", path)}
-	case len(doc.Content) == 0: // only comments
-		return nil, nil
+		return nil, fmt.Errorf("the configuration %s has more than one YAML document", path)
+	case len(doc.Content) == 0:
+		return nil, nil //nolint:nilnil // only comments
+	case doc.Content[0].Kind != yaml.MappingNode && doc.Content[0].Tag != "!!null":
+		return nil, fmt.Errorf("cannot parse the configuration %s: it must contain keys", path)
 	}
-	return fromNode(doc.Content[0], "", path, root)
-}
-
-// fromNode returns the settings in a YAML node. key is empty for the root.
-func fromNode(n *yaml.Node, key, path string, root schema) (list []setting, errs []error) {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	from := fmt.Sprintf("%s, line %d", path, n.Line)
-	at := root.find(key)
-	if key != "" && (at < 0 || !isSection(root[at].typ)) {
-		var raw any
-		if err := n.Decode(&raw); err != nil {
-			return nil, []error{about(key, "cannot parse %q (%s): %w", key, from, err)}
-		}
-		return []setting{{key: key, raw: raw, from: from}}, nil
-	}
-	if n.Tag == "!!null" { // an empty section
-		return nil, nil
-	}
-	if n.Kind != yaml.MappingNode && key == "" {
-		return nil, []error{fmt.Errorf("cannot parse the configuration %s: it must contain keys, such as %s", from, root[0].name)}
-	}
-	if n.Kind != yaml.MappingNode {
-		return nil, []error{about(key, "%q (%s) must be a section with keys, such as %s", key, from, root[at+1].name)}
-	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name := n.Content[i].Value
-		if seen[name] {
-			errs = append(errs, about(join(key, name), "duplicate key %q (%s, line %d)", join(key, name), path, n.Content[i].Line))
-			continue
-		}
-		seen[name] = true
-		below, wrong := fromNode(n.Content[i+1], join(key, name), path, root)
-		list, errs = append(list, below...), append(errs, wrong...)
-	}
-	return list, errs
+	return doc.Content[0], nil
 }
 
 // Section returns the errors joined in err, each of which starts with a key. It adds the section's
@@ -250,7 +188,7 @@ func about(key, format string, args ...any) error { return keyError{key, fmt.Err
 func Concern(errs error, section string) bool {
 	return slices.ContainsFunc(Leaves(errs), func(err error) bool {
 		k, ok := errors.AsType[keyError](err)
-		return !ok || k.key == section || strings.HasPrefix(k.key, section+".")
+		return !ok || k.key == "" || k.key == section || strings.HasPrefix(k.key, section+".")
 	})
 }
 

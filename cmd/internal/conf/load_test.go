@@ -136,7 +136,7 @@ func TestErrors(t *testing.T) {
 
 	// Errors about unknown keys name their origin and the nearest key.
 	f(yaml("store:\n  row: 2\n"), `unknown key "store.row"`, "trafficd.yaml, line 2", `did you mean "store.rows"?`)
-	f(yaml("stroe:\n  rows: 2\n"), `unknown key "stroe"`, "line 2", `did you mean "store"?`)
+	f(yaml("stroe:\n  rows: 2\n"), `unknown key "stroe"`, "line 1", `did you mean "store"?`)
 	f(set("store.rwos=1"), `unknown key "store.rwos" (--set)`, `did you mean "store.rows"?`)
 	f(yaml("STORE: {Rows: 2}\n"), `unknown key "STORE"`, `did you mean "store"?`)
 	f(set("Store.Rows=1"), `unknown key "Store.Rows"`, `did you mean "store.rows"?`)
@@ -168,7 +168,7 @@ func TestErrors(t *testing.T) {
 	f(set("store=1"), `"store" (--set) is a section`)
 	f(set("rows"), "must be section.key=value")
 	f(yaml("store: {rows: 1, rows: 2}"), `duplicate key "store.rows"`)
-	f(yaml("timeout"), "cannot parse the configuration", "trafficd.yaml, line 1: it must contain keys, such as timeout")
+	f(yaml("timeout"), "cannot parse the configuration", "trafficd.yaml: it must contain keys")
 	f(yaml("store: {"), "cannot parse the configuration")
 	f(yaml(""), "trafficd.yaml is empty")
 	f(yaml("timeout: 5s\n---\ntimeout: 6s\n"), "trafficd.yaml", "more than one YAML document")

@@ -1,9 +1,7 @@
 package conf
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -14,80 +12,130 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// convert sets into, the value of a key, to a value decoded from YAML, which must fit exactly.
-func (s setting) convert(key string, v any, into reflect.Value) error {
-	if v == nil { // as an entry of a list or section
-		return nil
+// set sets into, the value of a key, to a YAML node, which must fit exactly.
+func (l *loader) set(key string, n *yaml.Node, into reflect.Value) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.ShortTag() == "!!null" { // "key:" without a value
+		return
+	}
+	v := reflect.New(into.Type()).Elem()
+	problems := len(l.errs)
+	switch typ := into.Type(); {
+	case isSection(typ):
+		if n.Kind == yaml.MappingNode {
+			l.setSection(key, n, into)
+		} else {
+			l.wrong(key, n, "must be a section, such as "+example(typ))
+		}
+		return
+	case typ.Kind() == reflect.Pointer:
+		v.Set(reflect.New(typ.Elem()))
+		l.set(key, n, v.Elem())
+	case typ.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode:
+		v.Set(reflect.MakeSlice(typ, len(n.Content), len(n.Content)))
+		for i, entry := range n.Content {
+			l.set(fmt.Sprintf("%s[%d]", key, i), entry, v.Index(i))
+		}
+	default:
+		if want := decode(n, v); want != "" {
+			l.wrong(key, n, "must be "+want)
+		}
+	}
+	if len(l.errs) == problems {
+		into.Set(v)
+		if !strings.Contains(key, "[") { // a list has one origin
+			l.origins[key] = l.from(n)
+		}
+	}
+}
+
+func (l *loader) setSection(key string, n *yaml.Node, into reflect.Value) {
+	known, seen := schemaOf(into.Type()), map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		switch at := known.find(name); {
+		case seen[name]:
+			l.fail(join(key, name), "duplicate key %q (%s)", join(key, name), l.from(n.Content[i]))
+		case at < 0:
+			l.unknown(key, name, n.Content[i], known)
+		default:
+			l.set(join(key, name), n.Content[i+1], into.FieldByIndex(known[at].index))
+		}
+		seen[name] = true
+	}
+}
+
+// setText sets a key to a value from the environment or a flag. Strings are used verbatim, a list
+// of strings may be written as a,b,c, and anything else is YAML.
+func (l *loader) setText(root schema, key, text, from string) {
+	l.from = func(*yaml.Node) string { return from }
+	at := root.find(key)
+	if at < 0 {
+		l.unknown("", key, nil, root)
+		return
+	}
+	typ := root[at].typ
+	n, doc := &yaml.Node{}, yaml.Node{}
+	switch {
+	case isSection(typ):
+		l.fail(key, "%q (%s) is a section: set the keys in it, such as %s", key, from, root[at+1].name)
+		return
+	case typ.Kind() == reflect.String:
+		n.SetString(text)
+	case typ == reflect.TypeFor[[]string]() && !strings.HasPrefix(text, "["):
+		list := []string{}
+		for item := range strings.SplitSeq(text, ",") {
+			list = append(list, strings.TrimSpace(item))
+		}
+		if text == "" {
+			list = nil
+		}
+		_ = n.Encode(list) // cannot fail for strings
+	default:
+		if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+			l.wrong(key, n, "invalid YAML: "+err.Error())
+			return
+		}
+		if len(doc.Content) == 0 {
+			l.wrong(key, n, "the value is empty")
+			return
+		}
+		n = doc.Content[0]
+	}
+	l.set(key, n, l.into.FieldByIndex(root[at].index))
+}
+
+// decode sets v, which is no section, to a node. If the node does not fit, it returns what would.
+func decode(n *yaml.Node, v reflect.Value) (want string) {
+	is := func(tags ...string) bool {
+		return slices.Contains(tags, n.ShortTag()) && n.Decode(v.Addr().Interface()) == nil
 	}
 	var fits bool
-	var want string
-	switch typ := into.Type(); {
+	switch typ := v.Type(); {
 	case typ == reflect.TypeFor[time.Duration]():
-		text, _ := v.(string)
-		d, err := time.ParseDuration(text)
-		into.SetInt(int64(d))
+		d, err := time.ParseDuration(n.Value)
+		v.SetInt(int64(d))
 		fits, want = err == nil, "a duration with its unit, such as 5s, 1m30s or 1h"
-	case typ.Kind() == reflect.Pointer:
-		into.Set(reflect.New(typ.Elem()))
-		return s.convert(key, v, into.Elem())
-	case isSection(typ):
-		if members, ok := v.(map[string]any); ok {
-			return s.convertSection(key, members, into)
-		}
-		v, want = nil, "a section, such as "+example(typ) // v may be a secret
 	case typ.Kind() == reflect.Slice:
-		if entries, ok := v.([]any); ok {
-			return s.convertList(key, entries, into)
-		}
 		want = "a list, such as " + example(typ)
 	case typ.Kind() == reflect.Bool:
-		var b bool
-		b, fits = v.(bool)
-		into.SetBool(b)
-		want = "true or false"
+		fits, want = is("!!bool"), "true or false"
 	case typ.Kind() == reflect.Float64:
-		n := reflect.ValueOf(v)
-		if fits = n.CanInt() || n.CanUint() || n.CanFloat(); fits {
-			into.Set(n.Convert(typ))
-		}
-		want = "a number"
+		fits, want = is("!!int", "!!float"), "a number"
 	case typ.Kind() == reflect.String:
-		var text string
-		text, fits = v.(string)
-		into.SetString(text)
-		want = "text in quotes"
+		fits, want = is("!!str"), "text in quotes"
 	default:
-		var n int64
-		n, fits = integer(v)
-		into.SetInt(n)
+		var size int64
+		size, fits = integer(n)
+		v.SetInt(size)
 		want = "a whole number, optionally with the unit KiB, MiB, GiB or TiB, such as 64MiB"
 	}
-	if !fits {
-		return s.wrong(key, v, "must be "+want)
+	if fits {
+		return ""
 	}
-	return nil
-}
-
-func (s setting) convertSection(key string, members map[string]any, into reflect.Value) error {
-	known := schemaOf(into.Type())
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if i := known.find(name); i < 0 {
-			errs = append(errs, s.unknown(key, name, known))
-		} else {
-			errs = append(errs, s.convert(join(key, name), members[name], into.FieldByIndex(known[i].index)))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (s setting) convertList(key string, entries []any, into reflect.Value) error {
-	into.Set(reflect.MakeSlice(into.Type(), len(entries), len(entries)))
-	var errs []error
-	for i, v := range entries {
-		errs = append(errs, s.convert(fmt.Sprintf("%s[%d]", key, i), v, into.Index(i)))
-	}
-	return errors.Join(errs...)
+	return want
 }
 
 func example(typ reflect.Type) string {
@@ -106,29 +154,22 @@ var sizes = []struct {
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
 // integer returns the value of a whole number such as 5, 1e6 or 64MiB.
-func integer(v any) (n int64, ok bool) {
-	switch v := v.(type) {
-	case string:
-		return parseSize(v)
-	case int:
-		return int64(v), true
-	case int64:
-		return v, true
-	case float64:
-		return int64(v), v == math.Trunc(v) && math.Abs(v) <= 1<<53
-	}
-	return 0, false
-}
-
-func parseSize(s string) (n int64, ok bool) {
-	factor := int64(1)
-	for _, unit := range sizes {
-		if n, ok := strings.CutSuffix(s, unit.suffix); ok {
-			s, factor = strings.TrimSpace(n), unit.factor
+func integer(n *yaml.Node) (size int64, ok bool) {
+	number, factor := n.Value, int64(1)
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		var f float64
+		err := n.Decode(&f)
+		return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) <= 1<<53
+	case "!!str":
+		for _, unit := range sizes {
+			if cut, ok := strings.CutSuffix(number, unit.suffix); ok {
+				number, factor = strings.TrimSpace(cut), unit.factor
+			}
 		}
 	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n * factor, err == nil && n <= math.MaxInt64/factor && n >= math.MinInt64/factor
+	size, err := strconv.ParseInt(number, 10, 64)
+	return size * factor, err == nil && size <= math.MaxInt64/factor && size >= math.MinInt64/factor
 }
 
 // FormatSize returns a number of bytes with the largest unit that divides it, such as 64MiB.
@@ -139,30 +180,4 @@ func FormatSize(n int64) string {
 		}
 	}
 	return strconv.FormatInt(n, 10)
-}
-
-// fromText parses a value from the environment or a flag. Strings are used verbatim, a list of
-// strings may be written as a,b,c, and anything else is YAML.
-func (f field) fromText(text string) (any, error) {
-	switch {
-	case f.typ.Kind() == reflect.String:
-		return text, nil
-	case f.typ == reflect.TypeFor[[]string]() && !strings.HasPrefix(text, "["):
-		if text == "" {
-			return []any{}, nil
-		}
-		list := []any{}
-		for item := range strings.SplitSeq(text, ",") {
-			list = append(list, strings.TrimSpace(item))
-		}
-		return list, nil
-	}
-	var v any
-	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
-		return nil, fmt.Errorf("invalid YAML: %w", err)
-	}
-	if v == nil {
-		return text, errors.New("the value is empty")
-	}
-	return v, nil
 }

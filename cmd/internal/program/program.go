@@ -1,5 +1,5 @@
-// Package program has what the programs beside the daemon share: the command line, the listener for
-// operators and the end.
+// Package program has what the programs share: the flags that read settings and, for those beside
+// the daemon, the command line, the listener for operators and the end.
 package program
 
 import (
@@ -37,10 +37,25 @@ type Program[C any] struct {
 	// Run runs the program until ctx is done.
 	Run func(ctx context.Context, c *C) error
 
-	file  string
-	set   []string
-	check conf.CheckMode
-	print bool
+	flags Flags
+}
+
+// Flags are the flags of a program that reads settings.
+type Flags struct {
+	File  string
+	Set   []string
+	Check checkMode // "files", "deep", or empty
+	Print bool
+}
+
+// AddTo adds the flags, and --version, to the command of a program.
+func (f *Flags) AddTo(root *cobra.Command) {
+	root.Version, root.SilenceUsage, root.SilenceErrors = version.Text(), true, true
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.PersistentFlags().StringVar(&f.File, "config", "", "YAML file with settings")
+	root.PersistentFlags().StringArrayVar(&f.Set, "set", nil, "section.key=value; may be repeated")
+	f.Check.addTo(root)
+	root.Flags().BoolVar(&f.Print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
 }
 
 // Main executes the command of a program.
@@ -56,32 +71,24 @@ func Main(c *cobra.Command) {
 // Command returns the command line.
 func (p *Program[C]) Command() *cobra.Command {
 	root := &cobra.Command{
-		Use:           p.Name,
-		Short:         p.Short,
-		Long:          p.Long,
-		Example:       p.Example,
-		Version:       version.Text(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return p.serve(cmd) },
+		Use:     p.Name,
+		Short:   p.Short,
+		Long:    p.Long,
+		Example: p.Example,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return p.serve(cmd) },
 	}
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	f := root.PersistentFlags()
-	f.StringVar(&p.file, "config", "", "YAML file with settings")
-	f.StringArrayVar(&p.set, "set", nil, "section.key=value; may be repeated")
-	p.check.AddTo(root)
-	root.Flags().BoolVar(&p.print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
+	p.flags.AddTo(root)
 	return root
 }
 
 // Settings returns the settings that the flags, the file and the environment give.
 func (p *Program[C]) Settings() (*C, conf.Origins, error) {
-	return p.Load(conf.Options{Prefix: strings.ToUpper(p.Name) + "_", File: p.file, Environ: os.Environ(), Set: p.set})
+	return p.Load(conf.Options{Prefix: strings.ToUpper(p.Name) + "_", File: p.flags.File, Environ: os.Environ(), Set: p.flags.Set})
 }
 
 func (p *Program[C]) serve(cmd *cobra.Command) error {
 	c, origins, err := p.Settings()
-	if p.print {
+	if p.flags.Print {
 		if err = errors.Join(err, conf.Print(cmd.OutOrStdout(), c, origins)); err != nil {
 			return conf.Invalid(err)
 		}
@@ -90,16 +97,16 @@ func (p *Program[C]) serve(cmd *cobra.Command) error {
 	if p.Complete != nil {
 		err = errors.Join(err, p.Complete(c, origins))
 	}
-	if p.check != "" && err == nil {
-		err = conf.BecomeServiceUser(cmd.OutOrStdout(), p.file)
+	if p.flags.Check != "" && err == nil {
+		err = BecomeServiceUser(cmd.OutOrStdout(), p.flags.File)
 	}
-	if p.check != "" && err == nil {
-		err = p.Check(cmd.Context(), cmd.OutOrStdout(), c, origins, p.check == "deep")
+	if p.flags.Check != "" && err == nil {
+		err = p.Check(cmd.Context(), cmd.OutOrStdout(), c, origins, p.flags.Check == "deep")
 	}
 	switch {
 	case err != nil:
 		return conf.Invalid(err)
-	case p.check != "":
+	case p.flags.Check != "":
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 		return nil
 	}

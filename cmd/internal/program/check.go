@@ -1,4 +1,4 @@
-package conf
+package program
 
 import (
 	"errors"
@@ -7,14 +7,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// CheckMode is the value of the flag --check-config: "files", "deep", or empty without the flag.
-type CheckMode string
+// checkMode is the value of the flag --check-config: "files", "deep", or empty without the flag.
+type checkMode string
 
 // checkModes is what pflag shows as the value of the flag, and sets if there is none.
 const checkModes = "files|deep"
 
-// AddTo adds the flag to a command without arguments.
-func (m *CheckMode) AddTo(cmd *cobra.Command) {
+// addTo adds the flag to a command without arguments.
+func (m *checkMode) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var(m, "check-config", "report every error in the settings and exit; deep: also connect to the stores")
 	cmd.Flags().Lookup("check-config").NoOptDefVal = checkModes
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -26,7 +26,7 @@ func (m *CheckMode) AddTo(cmd *cobra.Command) {
 }
 
 // Set implements pflag.Value.
-func (m *CheckMode) Set(value string) error {
+func (m *checkMode) Set(value string) error {
 	switch value {
 	case checkModes:
 		value = "files"
@@ -34,12 +34,12 @@ func (m *CheckMode) Set(value string) error {
 	default:
 		return errors.New("must be files (the default) or deep")
 	}
-	*m = CheckMode(value)
+	*m = checkMode(value)
 	return nil
 }
 
 // String implements pflag.Value.
-func (m *CheckMode) String() string { return string(*m) }
+func (m *checkMode) String() string { return string(*m) }
 
 // Type implements pflag.Value.
-func (m *CheckMode) Type() string { return "" }
+func (m *checkMode) Type() string { return "" }
