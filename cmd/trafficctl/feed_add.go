@@ -30,7 +30,6 @@ import (
 	daemon "trafficd/cmd/trafficd/config"
 	"trafficd/pipeline/lib/replace"
 	"trafficd/pipeline/lib/settings"
-	"trafficd/pipeline/validate"
 	"trafficd/schemas/feeds"
 	"trafficd/sources/api"
 	"trafficd/sources/registry"
@@ -405,18 +404,11 @@ func (a *addition) report(w io.Writer, c *findings) {
 	if a.trial {
 		fmt.Fprintln(w, "trafficd.yaml is for a trial: the daemon has no stores, and discards what it accepts")
 	}
-	var unknown []string
-	for _, code := range slices.Sorted(maps.Keys(c.codes)) {
-		if types := a.daemon.Pipeline.Validate.MeasureTypes; len(types) > 0 && !slices.ContainsFunc(types, func(t validate.MeasureType) bool {
-			prefix, wild := strings.CutSuffix(t.Code, "*")
-			return t.Code == code || wild && strings.HasPrefix(code, prefix)
-		}) {
-			unknown = append(unknown, code)
-		}
-	}
+	allows := a.daemon.Pipeline.Validate.Allows()
+	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(c.codes)), allows)
 	if len(unknown) > 0 {
-		fmt.Fprintf(w, "warning: pipeline.validate.measure_types in trafficd.yaml lacks %s of these codes, such as %s: the daemon rejects them\n",
-			grouped(len(unknown)), unknown[0])
+		fmt.Fprintf(w, "warning: pipeline.validate.measure_types in trafficd.yaml lacks %s of these codes, such as %s: the daemon rejects them; "+
+			"add entries such as {code: \"speed*\"}\n", grouped(len(unknown)), unknown[0])
 	}
 	fmt.Fprintf(w, "\nnext, unless they run:\n  trafficd --config %s\n  feeder --config %s\n", a.path("trafficd.yaml"), a.path("feeder.yaml"))
 	fmt.Fprintln(w, "those that run: SIGHUP makes trafficd read its configuration again (systemctl reload trafficd); restart the feeder")

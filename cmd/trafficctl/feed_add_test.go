@@ -106,7 +106,7 @@ api:
   keys: []
 registry: {feeds: [{product_instance: city, file: {path: detectors.csv}}]} # the town
 kafka: {topic: mine}
-pipeline: {validate: {measure_types: [{code: flow}, {code: speed.slow}]}}
+pipeline: {validate: {measure_types: [{code: flow}, {code: "speed*"}]}}
 `
 		ofFeeder = `trafficd:
   key_file: KEY
@@ -144,7 +144,7 @@ feeds:
 	}
 	dir := f(nil, "", "--product-instance", "hk")
 	out := requireSuccess(t, "", "feed", "add", url+"/hongkong.xml", "--dir", dir, "--product-instance", "hk").out
-	require.Contains(t, out, "measure_types in trafficd.yaml lacks 8 of these codes, such as flow.fast: the daemon rejects them\n")
+	require.Contains(t, out, "measure_types in trafficd.yaml lacks 6 of these codes, such as flow.fast: the daemon rejects them; add")
 	w := readAdded(t, dir)
 	require.Equal(t, []string{"old", "hk"}, []string{w.feeder.Feeds[0].Name, w.feeder.Feeds[1].Name})
 	require.Equal(t, "http://127.0.0.1:9999/sites", w.daemon.Registry.Feeds[1].HTTP.URL)

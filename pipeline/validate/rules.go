@@ -110,6 +110,12 @@ func (m *measureTypes) find(code []byte) int {
 	return -1
 }
 
+// Allows returns a function that reports whether a measure type is allowed.
+func (c Config) Allows() func(code string) bool {
+	types := newMeasureTypes(c.MeasureTypes)
+	return func(code string) bool { return len(c.MeasureTypes) == 0 || types.find([]byte(code)) >= 0 }
+}
+
 // Units returns a function that returns the unit of a measure type, or "" if it has none.
 func (c Config) Units() func(code string) string {
 	types := newMeasureTypes(c.MeasureTypes)
