@@ -24,6 +24,7 @@ import (
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/cmd/trafficctl/internal/send"
+	"trafficd/schemas/contract"
 )
 
 const sendHelp = `Send measurements from a file, or from standard input (-), in batches.
@@ -226,7 +227,7 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	err = sender.Send(ctx, items)
 	stop()
 	err = errors.Join(err, rejected.Close())
-	sum := summary{Tally: sender.Tally(), Counts: file.Counts, Seconds: time.Since(start).Seconds()}
+	sum := summary{Tally: sender.Tally(), Counts: file.Counts, detectors: sender.Detectors(), Seconds: time.Since(start).Seconds()}
 	sum.PerSecond = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
 	if sum.Resume > 0 {
 		sum.Resume = max(sum.Resume, s.skipRows+1) // the input may have failed before that row
@@ -288,9 +289,38 @@ func parseOnly(ctx context.Context, std streams, file *feed.Source) error {
 type summary struct {
 	send.Tally
 	feed.Counts
+	detectors map[string]send.Detectors
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"items_per_second"`
 	Failure   string  `json:"error,omitempty"`
+}
+
+// describeDetectors names the detectors of rejected items, those with most items first.
+func describeDetectors(code string, all send.Detectors) string {
+	const maxNamed = 5
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(all[b].Items, all[a].Items), strings.Compare(a, b))
+	})
+	text := plural(len(names), "detector") + ": "
+	for i, name := range names[:min(len(names), maxNamed)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += short(name)
+		if similar := all[name].Similar; similar != "" {
+			text += " → " + short(similar)
+		}
+	}
+	if len(names) > maxNamed {
+		text += ", …"
+	}
+	if code == contract.UnknownDetector.String() {
+		text += "; ask the operator to list them"
+		if slices.ContainsFunc(names, func(name string) bool { return all[name].Similar != "" }) {
+			text += ", or correct those that have another form in the registry (→)"
+		}
+	}
+	return text
 }
 
 func (s *summary) print(w io.Writer, rejectedFile string, resumable bool) {
@@ -326,6 +356,9 @@ func (s *summary) print(w io.Writer, rejectedFile string, resumable bool) {
 	for _, code := range codes {
 		first := s.Examples[code]
 		fmt.Fprintf(w, "%12s  %s, first %s: %s\n", grouped(s.Codes[code]), code, first.Position, printable(first.Error.Description))
+		if all := s.detectors[code]; len(all) > 0 {
+			fmt.Fprintf(w, "%14s%s\n", "", describeDetectors(code, all))
+		}
 	}
 	switch {
 	case s.Batches+s.BadRows+s.Unknown == 0 && s.Failure == "":

@@ -45,3 +45,18 @@ func TestTakenAsUTC(t *testing.T) {
 	require.EqualValues(t, 2, summaryOf(t, requireSuccess(t, text, to(d, "send", "-", "--json")...))["taken_as_utc"])
 	require.NotContains(t, requireSuccess(t, text, to(d, "send", "-", "--zone", "UTC")...).out, "UTC")
 }
+
+// TestRejectedDetectors checks that the summary groups rejections by detector, and that it names the
+// codes from which a spreadsheet has removed zeros.
+func TestRejectedDetectors(t *testing.T) {
+	d := newDaemon(t)
+	d.Known = map[string]bool{"0815": true}
+	const times = ",speed,2026-11-01T08:00:00Z,2026-11-01T08:05:00Z,1\n"
+	text := "detectorCode,measureTypeCode,timestampFrom,timestampTo,value\n" + strings.Repeat("815"+times, 3) + strings.Repeat("158324"+times, 2) +
+		"0815" + times + "0815,no type" + times[6:]
+	r := runWith(t, text, to(d, "send", "-")...)
+	require.Equal(t, exitRejected, r.code)
+	require.Contains(t, r.out, "       5  UNKNOWN_DETECTOR, first line 2: detectorCode \"815\" does not exist in product instance city; did you mean \"0815\"?\n"+
+		"              2 detectors: 815 → 0815, 158324; ask the operator to list them, or correct those that have another form in the registry (→)\n")
+	require.Contains(t, r.out, "              1 detector: 0815\n")
+}

@@ -13,7 +13,7 @@ type Items struct {
 	Columns           // one row for each item up to the batch limit
 	Count   int       // items in the request, including those past the limit
 	Faults  []Fault   // structural faults, ascending by row
-	Raw     []RawText // invalid timestamps, ascending by row
+	Raw     []RawText // what descriptions quote, ascending by row
 	Text    []byte    // the text of Raw
 }
 
@@ -28,8 +28,26 @@ type Fault struct {
 	WrongType contract.FieldSet // members of the wrong JSON type
 }
 
-// RawText is the text of an invalid timestamp, truncated to contract.EchoLimit:
-// Items.Text[Off:Off+Len].
+// First returns the first rule that the item breaks, and the member that breaks it.
+func (f *Fault) First() (contract.Code, contract.Field) {
+	switch {
+	case f.NotObject: // 2
+		return contract.InvalidType, contract.FieldItem
+	case f.Duplicate != 0: // 3
+		return contract.DuplicateField, f.Duplicate.First()
+	case f.LinkID: // 4
+		return contract.ReservedField, contract.FieldLinkID
+	case f.Absent != 0: // 5
+		return contract.MissingField, f.Absent.First()
+	case f.WrongType != 0: // 6
+		return contract.InvalidType, f.WrongType.First()
+	}
+	return contract.OK, contract.FieldItem
+}
+
+// RawText is a text of the input that the description of a rejection quotes, truncated to
+// contract.EchoLimit, Items.Text[Off:Off+Len]: an invalid timestamp, the JSON value that breaks a
+// rule of Fault or, for an absent member, the name of a similar one.
 type RawText struct {
 	Row      uint32
 	Field    contract.Field
@@ -43,7 +61,14 @@ func (it *Items) Reset() {
 	it.Faults, it.Raw, it.Text = it.Faults[:0], it.Raw[:0], it.Text[:0]
 }
 
-// RawOf returns the text of a row's invalid timestamp in field f, or nil if it has none.
+// Quote adds a text of field f of the row that is decoded now.
+func (it *Items) Quote(row int, f contract.Field, text []byte) {
+	off := len(it.Text)
+	it.Text = append(it.Text, text[:min(len(text), contract.EchoLimit)]...)
+	it.Raw = append(it.Raw, RawText{Row: uint32(row), Field: f, Off: uint32(off), Len: uint32(len(it.Text) - off)})
+}
+
+// RawOf returns the text that was added for field f of a row, or nil if there is none.
 func (it *Items) RawOf(row int, f contract.Field) []byte {
 	first := sort.Search(len(it.Raw), func(i int) bool { return it.Raw[i].Row >= uint32(row) })
 	for _, r := range it.Raw[first:] {
@@ -74,11 +99,11 @@ type Rejections struct {
 	text []byte
 }
 
-// Add appends a rejection. Indexes must be ascending. detail is the invalid input or the allowed
-// range; Add keeps its first contract.EchoLimit bytes for the description.
+// Add appends a rejection. Indexes must be ascending. detail is that of contract.AppendDetail; Add
+// copies it.
 func (r *Rejections) Add(index int, code contract.Code, field contract.Field, detail []byte) {
 	off := uint32(len(r.text))
-	r.text = append(r.text, detail[:min(len(detail), contract.EchoLimit)]...)
+	r.text = append(r.text, detail[:min(len(detail), contract.DetailLimit)]...)
 	r.List = append(r.List, Rejection{Index: uint32(index), Code: code, Field: field, off: off, size: uint32(len(r.text)) - off})
 }
 

@@ -156,6 +156,7 @@ func (d *Decoder) firstItem() bool {
 	if start >= d.base { // if not, there is more white space than a layout may contain
 		d.pos = int(start - d.base)
 	}
+	d.ahead()
 	return d.err == nil
 }
 
@@ -225,6 +226,9 @@ func (d *Decoder) item(it *batch.Items) {
 	if faulty {
 		r.Row = uint32(it.Count)
 		it.Faults = append(it.Faults, r.Fault)
+		if d.err == nil && d.base == start && d.pos-d.learn.start <= quotable {
+			quote(it, &r.Fault, d.buf[d.learn.start:d.pos])
+		}
 	} else if d.err == nil && d.learn.complete && d.base == start {
 		d.layouts.add(&d.learn, d.buf, d.pos)
 	}
@@ -314,9 +318,7 @@ func (d *Decoder) time(it *batch.Items, f contract.Field) int64 {
 	if ns, ok := parseTimestamp(d.text); ok && !d.long {
 		return ns
 	}
-	off := len(it.Text)
-	it.Text = append(it.Text, d.text[:min(len(d.text), contract.EchoLimit)]...)
-	it.Raw = append(it.Raw, batch.RawText{Row: uint32(it.Count), Field: f, Off: uint32(off), Len: uint32(len(it.Text) - off)})
+	it.Quote(it.Count, f, d.text)
 	return batch.NoTime
 }
 

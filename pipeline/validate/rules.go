@@ -190,6 +190,8 @@ type Validator struct {
 	follower  follower
 	detectors []uint32 // row → ordinal
 	seen      identities
+	hints     map[string][]byte // unknown code → similar code of the registry, or nil
+	scratch   [3][]byte         // of the detail of a rejection
 }
 
 // typeRule is the outcome of rule 8 and the range of rule 12 for one measure type.
@@ -200,7 +202,7 @@ type typeRule struct {
 
 // New returns a validator. cfg must be valid.
 func New(cfg Config) *Validator {
-	v := &Validator{tolerance: cfg.FutureTolerance.Nanoseconds(), seen: newIdentities()}
+	v := &Validator{tolerance: cfg.FutureTolerance.Nanoseconds(), seen: newIdentities(), hints: map[string][]byte{}}
 	v.quality, _ = newRange(cfg.QualityMin, cfg.QualityMax)
 	v.allowed = newMeasureTypes(cfg.MeasureTypes)
 	for _, t := range cfg.MeasureTypes {
@@ -217,6 +219,7 @@ func New(cfg Config) *Validator {
 func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64, out *batch.Rejections) (duplicates int) {
 	v.latest = now + v.tolerance
 	v.follower.use(known)
+	clear(v.hints)
 	v.detectors = v.follower.find(&it.Columns, v.detectors[:0])
 	v.types = v.types[:0]
 	for t := range it.Types() {
@@ -250,25 +253,15 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 // first rule that the row breaks, the invalid field, and the input to quote or the allowed range,
 // or contract.OK. Rule 1, the batch limit, concerns only items without a row.
 func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code contract.Code, field contract.Field, detail []byte) {
-	if f := fault; f != nil {
-		switch {
-		case f.NotObject: // 2
-			return contract.InvalidType, contract.FieldItem, nil
-		case f.Duplicate != 0: // 3
-			return contract.DuplicateField, first(f.Duplicate), nil
-		case f.LinkID: // 4
-			return contract.ReservedField, contract.FieldLinkID, nil
-		case f.Absent != 0: // 5
-			return contract.MissingField, first(f.Absent), nil
-		case f.WrongType != 0: // 6
-			return contract.InvalidType, first(f.WrongType), nil
-		}
+	if fault != nil { // 2 to 6
+		code, field := fault.First()
+		return code, field, it.RawOf(row, field)
 	}
 	kind := &v.types[it.Type[row]]
 	from, to := it.From[row], it.To[row]
 	switch {
 	case v.detectors[row] == unknown: // 7
-		return contract.UnknownDetector, contract.FieldDetectorCode, it.Code(row)
+		return contract.UnknownDetector, contract.FieldDetectorCode, v.detail(it.Code(row), v.hint(it.Code(row)))
 	case !kind.allowed: // 8
 		return contract.UnknownMeasureType, contract.FieldMeasureTypeCode, it.TypeCode(int(it.Type[row]))
 	case from == batch.NoTime: // 9
@@ -276,23 +269,15 @@ func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code co
 	case to == batch.NoTime:
 		return contract.InvalidTimestamp, contract.FieldTimestampTo, it.RawOf(row, contract.FieldTimestampTo)
 	case to < from: // 10
-		return contract.InvalidInterval, contract.FieldTimestampTo, nil
+		return contract.InvalidInterval, contract.FieldTimestampTo, v.detail(v.time(0, to), v.time(1, from))
 	case to > v.latest: // 11
-		return contract.TimestampInFuture, contract.FieldTimestampTo, nil
+		return contract.TimestampInFuture, contract.FieldTimestampTo, v.time(0, to)
 	case !kind.has(it.Value[row]): // 12
-		return contract.InvalidValue, contract.FieldValue, kind.text
+		return contract.InvalidValue, contract.FieldValue, v.detail(v.number(it.Value[row]), kind.text)
 	case it.HasQuality(row) && !v.quality.has(it.Quality[row]): // 13
-		return contract.InvalidQuality, contract.FieldQuality, v.quality.text
+		return contract.InvalidQuality, contract.FieldQuality, v.detail(v.number(it.Quality[row]), v.quality.text)
 	}
 	return contract.OK, contract.FieldItem, nil
-}
-
-func first(s contract.FieldSet) contract.Field {
-	f := contract.FieldDetectorCode
-	for !s.Has(f) {
-		f++
-	}
-	return f
 }
 
 // validTypeCode reports whether a measure type code is well formed (rule 8).

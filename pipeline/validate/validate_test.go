@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -166,10 +167,10 @@ func TestDetails(t *testing.T) {
 			`"value":%s,"quality":%s}`, kind, value, quality)), set("A"), now.UnixNano(), &out)
 		require.Equal(t, want, string(out.Detail(out.List[0])))
 	}
-	f("speed", "-1", "1", " from 0 to 100")
-	f("flow", "-1", "1", " of 0 or more")
-	f("any", "1e999", "1", "")
-	f("any", "1", "100.5", " of 100 or less")
+	f("speed", "-1", "1", "-1\xff from 0 to 100")
+	f("flow", "-1.5", "1", "-1.5\xff of 0 or more")
+	f("any", "1e999", "1", "+Inf")
+	f("any", "1", "100.5", "100.5\xff of 100 or less")
 	f("tempo", "1", "1", "tempo")
 
 	require.Equal(t, "use 1 to 64 characters A-Za-z0-9_.-", DefaultConfig().Allowed().MeasureTypes)
@@ -221,6 +222,76 @@ func TestPrefixes(t *testing.T) {
 		require.Equal(t, contract.UnknownMeasureType, out.List[0].Code)
 	}
 	require.Equal(t, "allowed are *", cfg.Allowed().MeasureTypes)
+}
+
+// TestSeen checks that rejections quote what was seen.
+func TestSeen(t *testing.T) {
+	v, known := New(DefaultConfig()), set("0815", "Nord-1", "0000004711")
+	f := func(member, value, want string) {
+		t.Helper()
+		members := map[string]string{
+			"detectorCode": `"0815"`, "measureTypeCode": `"speed"`, "timestampFrom": `"2026-01-01T00:00Z"`, "timestampTo": `"2026-01-01T00:05Z"`, "value": `1`,
+		}
+		members[member] = value
+		item := []string{` {"vendor": {"value": "x\\\"}", "a": [1, "]"]}, "note" : null`}
+		for name, value := range members {
+			if value != "" {
+				item = append(item, strconv.Quote(name)+" : "+value)
+			}
+		}
+		if value == "" {
+			item = append(item, `"`+strings.ToUpper(member)+`":"x"`)
+		}
+		var out batch.Rejections
+		v.Validate(decoded(t, strings.Join(item, ",")+"}"), known, now.UnixNano(), &out)
+		require.Equal(t, 1, out.Len(), item)
+		allowed := DefaultConfig().Allowed()
+		allowed.ProductInstance = "city"
+		x := out.List[0]
+		require.Equal(t, want, string(contract.AppendItemDescription(nil, x.Code, x.Field, out.Detail(x), &allowed)))
+	}
+	f("value", `"47,5"`, `value must be a number, not the string \"47,5\"`)
+	f("value", `[ 1, {"a": 2} ]`, `value must be a number, not an array`)
+	f("value", `false`, `value must be a number, not false`)
+	f("value", `"`+strings.Repeat("v", 200)+`"`, `value must be a number, not the string \"`+strings.Repeat("v", 63)+`\"`)
+	f("value", `"`+strings.Repeat("v", 3000)+`"`, `value must be a number`) // too long to be kept
+	f("value", ``, `value is missing or null; the item has \"VALUE\" instead`)
+	f("detectorCode", `815`, `detectorCode must be a string, not the number 815`)
+	f("detectorCode", ``, `detectorCode is missing or null; the item has \"DETECTORCODE\" instead`)
+	f("linkId", `"L1"`, `linkId is reserved; it must be null or absent, not the string \"L1\"`)
+	f("quality", `{}`, `quality must be a number or null, not an object`)
+	f("timestampTo", `"2025-12-31T23:00Z"`, `timestampTo is before timestampFrom: 2025-12-31T23:00:00Z < 2026-01-01T00:00:00Z`)
+	f("timestampTo", `"2261-01-01T00:00:00.5Z"`,
+		`timestampTo 2261-01-01T00:00:00.5Z is more than 1h0m0s after the daemon's time, which the header Date shows`)
+	f("value", `-1e999`, `value -Inf is not a finite number`)
+	const unknown = `detectorCode \"%s\" does not exist in product instance city; did you mean \"%s\"?`
+	f("detectorCode", `"815"`, fmt.Sprintf(unknown, "815", "0815"))
+	f("detectorCode", `"00815"`, fmt.Sprintf(unknown, "00815", "0815"))
+	f("detectorCode", `"4711"`, fmt.Sprintf(unknown, "4711", "0000004711"))
+	f("detectorCode", `"0815 "`, fmt.Sprintf(unknown, "0815 ", "0815"))
+	f("detectorCode", `" 815"`, fmt.Sprintf(unknown, " 815", "0815"))
+	f("detectorCode", `"B"`, `detectorCode \"B\" does not exist in product instance city`)
+	f("detectorCode", `"`+strings.Repeat("D", 300)+`"`, `detectorCode \"`+strings.Repeat("D", 64)+`\" does not exist in product instance city`)
+}
+
+// TestHintsAreBounded checks that only the first unknown codes of a batch are looked up again.
+func TestHintsAreBounded(t *testing.T) {
+	v, items := New(DefaultConfig()), make([]string, maxHints+2)
+	for i := range items {
+		items[i] = fmt.Sprintf(`{"detectorCode":"%d","measureTypeCode":"s","timestampFrom":"2026-01-01T00:00Z","timestampTo":"2026-01-01T00:00Z","value":1}`, i)
+	}
+	items[maxHints+1] = items[7]
+	var codes []string
+	for i := range items {
+		codes = append(codes, fmt.Sprintf("0%d", i))
+	}
+	for range 2 {
+		var out batch.Rejections
+		v.Validate(decoded(t, items...), set(codes...), now.UnixNano(), &out)
+		require.Equal(t, "255\xff0255", string(out.Detail(out.List[maxHints-1])))
+		require.Equal(t, "256", string(out.Detail(out.List[maxHints])))
+		require.Equal(t, "7\xff07", string(out.Detail(out.List[maxHints+1])))
+	}
 }
 
 func TestConfigErrorsNameTheSetting(t *testing.T) {

@@ -1,5 +1,7 @@
 package contract
 
+import "math/bits"
+
 // Code is the outcome of a request or of one item. Its name is the same in responses, metric labels
 // and logs.
 type Code uint8
@@ -129,27 +131,27 @@ var codes = [UnknownCode + 1]struct {
 	},
 	InvalidType: {
 		name: "INVALID_TYPE", status: 400,
-		meaning: "the root is not an object, or measurements is not an array", stored: 19, item: "must be {kind}",
+		meaning: "the root is not an object, or measurements is not an array", stored: 19, item: "must be {kind}{seen}",
 	},
 	DuplicateField: {
 		name: "DUPLICATE_FIELD", status: 400,
 		meaning: "measurements occurs twice", stored: 20, item: "is a duplicate member",
 	},
-	ReservedField: {name: "RESERVED_FIELD", stored: 21, item: "is reserved; it must be null or absent"},
+	ReservedField: {name: "RESERVED_FIELD", stored: 21, item: "is reserved; it must be null or absent{seen}"},
 	MissingField: {
 		name: "MISSING_FIELD", status: 400,
-		meaning: "measurements is missing or null", stored: 22, item: "is missing or null",
+		meaning: "measurements is missing or null", stored: 22, item: "is missing or null{alike}",
 	},
-	UnknownDetector:    {name: "UNKNOWN_DETECTOR", stored: 23, item: "{input} does not exist in product instance {instance}"},
+	UnknownDetector:    {name: "UNKNOWN_DETECTOR", stored: 23, item: "{input} does not exist in product instance {instance}{hint}"},
 	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", stored: 24, item: "{input} is not an allowed measure type; {types}"},
 	InvalidTimestamp: {name: "INVALID_TIMESTAMP", stored: 25, item: "{input} is not an ISO 8601 date-time in UTC, with Z at its end, " +
 		"from 1970 to 2261, such as 2026-01-31T12:00:00Z"},
-	InvalidInterval: {name: "INVALID_INTERVAL", stored: 26, item: "is before timestampFrom"},
+	InvalidInterval: {name: "INVALID_INTERVAL", stored: 26, item: "is before timestampFrom{plain}"},
 	TimestampInFuture: {
-		name: "TIMESTAMP_IN_FUTURE", stored: 27, item: "is more than {tolerance} after the daemon's time, which the header Date shows",
+		name: "TIMESTAMP_IN_FUTURE", stored: 27, item: "{value}is more than {tolerance} after the daemon's time, which the header Date shows",
 	},
-	InvalidValue:   {name: "INVALID_VALUE", stored: 28, item: "is not a finite number{range}"},
-	InvalidQuality: {name: "INVALID_QUALITY", stored: 29, item: "is not a finite number{range}"},
+	InvalidValue:   {name: "INVALID_VALUE", stored: 28, item: "{value}is not a finite number{more}"},
+	InvalidQuality: {name: "INVALID_QUALITY", stored: 29, item: "{value}is not a finite number{more}"},
 
 	UnknownCode: {name: "UNKNOWN", item: "was rejected for a reason that this version of the daemon does not know"},
 }
@@ -299,6 +301,9 @@ type FieldSet uint16
 
 // Bit returns the set that contains only f.
 func (f Field) Bit() FieldSet { return 1 << f }
+
+// First returns the field of the set that the rules examine first. The set must not be empty.
+func (s FieldSet) First() Field { return Field(bits.TrailingZeros16(uint16(s))) }
 
 // Has reports whether f is in the set.
 func (s FieldSet) Has(f Field) bool { return s&f.Bit() != 0 }

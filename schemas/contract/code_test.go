@@ -87,9 +87,22 @@ func TestItemDescriptions(t *testing.T) {
 	f(UnknownMeasureType, FieldMeasureTypeCode, "", `measureTypeCode is empty and is not an allowed measure type; allowed are flow, speed`)
 	f(InvalidTimestamp, FieldTimestampFrom, "2026-01-31T12:00:00+01:00", `timestampFrom "2026-01-31T12:00:00+01:00" is not an ISO 8601 `+
 		`date-time in UTC, with Z at its end, from 1970 to 2261, such as 2026-01-31T12:00:00Z`)
-	f(TimestampInFuture, FieldTimestampTo, "", `timestampTo is more than 1h0m0s after the daemon's time, which the header Date shows`)
+	f(TimestampInFuture, FieldTimestampTo, "2999-01-01T00:00:00Z", `timestampTo 2999-01-01T00:00:00Z is more than 1h0m0s after the daemon's time, which the header Date shows`)
 	f(InvalidValue, FieldValue, "", `value is not a finite number`)
-	f(InvalidQuality, FieldQuality, " from 0 to 1", `quality is not a finite number from 0 to 1`)
+	f(InvalidQuality, FieldQuality, "2\xff from 0 to 1", `quality 2 is not a finite number from 0 to 1`)
+	f(UnknownDetector, FieldDetectorCode, "815\xff08\"15", `detectorCode "815" does not exist in product instance "demo"; did you mean "08"15"?`)
+	f(UnknownDetector, FieldDetectorCode, strings.Repeat("x", 64)+"\xff"+strings.Repeat("y", 80),
+		`detectorCode "`+strings.Repeat("x", 64)+`" does not exist in product instance "demo"; did you mean "`+strings.Repeat("y", 64)+`"?`)
+	f(InvalidType, FieldValue, `"47,5"`, `value must be a number, not the string "47,5"`)
+	f(InvalidType, FieldValue, `""`, `value must be a number, not an empty string`)
+	f(InvalidType, FieldValue, `"`+long, `value must be a number, not the string "`+long+`"`)
+	f(InvalidType, FieldValue, `"a\"\`+"\n", "value must be a number, not the string \"a\\\"\\\n\"")
+	f(InvalidType, FieldDetectorCode, `815`, `detectorCode must be a string, not the number 815`)
+	f(InvalidType, FieldQuality, `true`, `quality must be a number or null, not true`)
+	f(InvalidType, FieldItem, `[1`, `the item must be an object, not an array`)
+	f(ReservedField, FieldLinkID, `{"a`, `linkId is reserved; it must be null or absent, not an object`)
+	f(MissingField, FieldDetectorCode, "detectorcode", `detectorCode is missing or null; the item has "detectorcode" instead`)
+	f(InvalidInterval, FieldTimestampTo, "T1\xffT2", `timestampTo is before timestampFrom: T1 < T2`)
 	f(ReservedField, FieldLinkID, "", `linkId is reserved; it must be null or absent`)
 	f(InvalidType, FieldItem, "", `the item must be an object`)
 	f(InvalidType, FieldDetectorCode, "", `detectorCode must be a string`)
@@ -97,6 +110,18 @@ func TestItemDescriptions(t *testing.T) {
 	f(MissingField, FieldTimestampTo, "", `timestampTo is missing or null`)
 	f(DuplicateField, FieldQuality, "", `quality is a duplicate member`)
 	f(InvalidInterval, FieldTimestampTo, "", `timestampTo is before timestampFrom`)
+}
+
+// TestHint checks that the hint of a description is found, even if the client's code looks like one.
+func TestHint(t *testing.T) {
+	f := func(seen, more, want string) {
+		t.Helper()
+		require.Equal(t, want, Hint(describe(t, UnknownDetector, FieldDetectorCode, string(AppendDetail(nil, seen, more)))))
+	}
+	f("815", "0815", "0815")
+	f("815", "", "")
+	f("", "", "")
+	require.Empty(t, Hint("timestampTo is before timestampFrom"))
 }
 
 func TestItemDescriptionsAreUnique(t *testing.T) {

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,9 +13,32 @@ type Allowed struct {
 	FutureTolerance string // how far timestampTo may be ahead of the clock, such as 1h0m0s
 }
 
+// DetailLimit is the maximum length of the detail of a rejection: two texts with a separator.
+const DetailLimit = 2*EchoLimit + 1
+
+// detailSeparator separates the texts of a detail. It is no part of any UTF-8 text.
+const detailSeparator = 0xff
+
+// AppendDetail appends the detail of a rejection: up to EchoLimit bytes of what was seen and, unless
+// it is empty, of what belongs to it, such as the allowed range.
+func AppendDetail[S, M string | []byte](b []byte, seen S, more M) []byte {
+	b = append(b, seen[:min(len(seen), EchoLimit)]...)
+	if len(more) > 0 {
+		b = append(append(b, detailSeparator), more[:min(len(more), EchoLimit)]...)
+	}
+	return b
+}
+
 // AppendItemDescription appends the description of a rejected item, escaped for use inside a JSON
-// string. detail is the input to quote or, for InvalidValue and InvalidQuality, the allowed range;
-// the caller has truncated it to EchoLimit bytes.
+// string. detail is that of AppendDetail, or empty. What was seen is, by the code:
+//
+//	INVALID_TYPE, RESERVED_FIELD          the JSON value
+//	MISSING_FIELD                         the name of a similar member that the item has
+//	UNKNOWN_DETECTOR                      the code; more is a similar one in the registry
+//	UNKNOWN_MEASURE_TYPE                  the measure type
+//	INVALID_TIMESTAMP                     the text
+//	INVALID_INTERVAL, TIMESTAMP_IN_FUTURE the time, and more is timestampFrom
+//	INVALID_VALUE, INVALID_QUALITY        the number; more is the allowed range
 func AppendItemDescription(b []byte, code Code, field Field, detail []byte, allowed *Allowed) []byte {
 	if field == FieldItem {
 		b = append(b, "the item"...)
@@ -22,6 +46,8 @@ func AppendItemDescription(b []byte, code Code, field Field, detail []byte, allo
 		b = append(b, fields[field].name...)
 	}
 	b = append(b, ' ')
+	detail, more, _ := bytes.Cut(detail[:min(len(detail), DetailLimit)], []byte{detailSeparator})
+	detail = detail[:min(len(detail), EchoLimit)]
 	for rest := codes[code].item; rest != ""; {
 		text, after, _ := strings.Cut(rest, "{")
 		b = append(b, text...)
@@ -34,11 +60,20 @@ func AppendItemDescription(b []byte, code Code, field Field, detail []byte, allo
 				b = append(b, "is empty and"...)
 				break
 			}
-			b = append(b, `\"`...)
-			b = appendEscaped(b, detail)
-			b = append(b, `\"`...)
-		case "range":
-			b = append(b, detail...)
+			b = appendQuoted(b, "", detail, "")
+		case "seen":
+			b = appendSeen(b, detail)
+		case "alike":
+			b = appendQuoted(b, "; the item has ", detail, " instead")
+		case "hint":
+			b = appendQuoted(b, hintStart, more, hintEnd)
+		case "value":
+			b = appendPlain(b, "", detail, " ")
+		case "plain":
+			b = appendPlain(b, ": ", detail, "")
+			b = appendPlain(b, " < ", more, "")
+		case "more":
+			b = append(b, more...)
 		case "instance":
 			b = appendEscaped(b, []byte(allowed.ProductInstance))
 		case "types":
@@ -48,6 +83,62 @@ func AppendItemDescription(b []byte, code Code, field Field, detail []byte, allo
 		}
 	}
 	return b
+}
+
+// The text around a similar detector code in a description.
+const hintStart, hintEnd = "; did you mean ", "?"
+
+// Hint returns the similar detector code that a description of UNKNOWN_DETECTOR names, or "".
+func Hint(description string) string {
+	_, hint, _ := strings.Cut(description, hintStart+`"`)
+	hint, found := strings.CutSuffix(hint, `"`+hintEnd)
+	if !found {
+		return ""
+	}
+	return hint
+}
+
+// appendPlain appends text, which needs no escapes, unless it is empty.
+func appendPlain(b []byte, before string, text []byte, after string) []byte {
+	if len(text) == 0 {
+		return b
+	}
+	return append(append(append(b, before...), text...), after...)
+}
+
+// appendQuoted appends text in quotes, unless it is empty.
+func appendQuoted(b []byte, before string, text []byte, after string) []byte {
+	if len(text) == 0 {
+		return b
+	}
+	b = append(append(b, before...), `\"`...)
+	b = appendEscaped(b, text)
+	return append(append(b, `\"`...), after...)
+}
+
+// appendSeen appends what a JSON value is, unless it is empty. It may be truncated.
+func appendSeen(b, value []byte) []byte {
+	if len(value) == 0 {
+		return b
+	}
+	switch value[0] {
+	case '"':
+		text := value[1:]
+		if len(value) < EchoLimit {
+			text = bytes.TrimSuffix(text, []byte{'"'})
+		}
+		if len(text) == 0 {
+			return append(b, ", not an empty string"...)
+		}
+		return appendQuoted(b, ", not the string ", text, "")
+	case '{':
+		return append(b, ", not an object"...)
+	case '[':
+		return append(b, ", not an array"...)
+	case 't', 'f', 'n':
+		return appendPlain(b, ", not ", value, "")
+	}
+	return appendPlain(b, ", not the number ", value, "")
 }
 
 // Echo returns the start of client input, to be quoted in a description: at most EchoLimit bytes,

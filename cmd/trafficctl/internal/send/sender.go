@@ -97,6 +97,30 @@ type Tally struct {
 	Resume int64 `json:"resume_row,omitempty"`
 }
 
+// Detectors counts the rejected items of each detector, and names a similar code that the daemon knows.
+type Detectors map[string]struct {
+	Items   int64
+	Similar string
+}
+
+// maxDetectors bounds the memory for the detectors of rejected items, for each code.
+const maxDetectors = 10_000
+
+// add counts a rejected item, unless it has no detector code.
+func (d Detectors) add(item []byte, e contract.ItemError) {
+	var m struct{ DetectorCode string }
+	if json.Unmarshal(item, &m) != nil || m.DetectorCode == "" {
+		return
+	}
+	count, known := d[m.DetectorCode]
+	if !known && len(d) == maxDetectors {
+		return
+	}
+	count.Items++
+	count.Similar = cmp.Or(count.Similar, contract.Hint(e.Description))
+	d[m.DetectorCode] = count
+}
+
 // Example is one rejected item.
 type Example struct {
 	Position measurement.Position
@@ -112,6 +136,7 @@ type Sender struct {
 
 	mu       sync.Mutex // guards the fields below
 	tally    Tally
+	byCode   map[string]Detectors // error code → detectors of the rejected items
 	rejected io.Writer
 	noted    map[string]time.Time // when the causes of retries were last noted
 }
@@ -123,8 +148,14 @@ func New(cfg Config, c *client.Client, rejected io.Writer, note func(text string
 		return nil, err
 	}
 	tally := Tally{Codes: map[string]int64{}, Examples: map[string]Example{}}
-	return &Sender{cfg: cfg, client: c, note: note, tally: tally, rejected: rejected, noted: map[string]time.Time{}}, nil
+	return &Sender{
+		cfg: cfg, client: c, note: note, tally: tally, rejected: rejected, noted: map[string]time.Time{}, byCode: map[string]Detectors{},
+	}, nil
 }
+
+// Detectors returns the detectors of the rejected items for each error code. It must be called after
+// Send.
+func (s *Sender) Detectors() map[string]Detectors { return s.byCode }
 
 // Tally returns the counts so far. It is safe to call at any time.
 func (s *Sender) Tally() Tally {
@@ -304,6 +335,10 @@ func (s *Sender) finish(b *batch, resp *client.Posted) error {
 			t.Examples[r.Error.ErrorCode] = Example{Position: position, Error: r.Error}
 		}
 		t.Codes[r.Error.ErrorCode]++
+		if s.byCode[r.Error.ErrorCode] == nil {
+			s.byCode[r.Error.ErrorCode] = Detectors{}
+		}
+		s.byCode[r.Error.ErrorCode].add(item, r.Error)
 		if err := lines.Encode(rejectedItem{item, r, resp.Header.Get("Batch-Id"), position.Row, position.Line}); err != nil {
 			return fmt.Errorf("cannot encode a rejected item: %w", err)
 		}
