@@ -103,7 +103,10 @@ func (a *addition) run(ctx context.Context, std streams, url string) error {
 	case c.noLength > 0:
 		return errors.New("nothing was written: --period is missing")
 	}
-	a.URL, a.Format, a.Rows = url, c.Name, c.Mapping
+	a.URL, a.Format = url, c.Name
+	if a.rows != "" {
+		a.Rows = c.Mapping
+	}
 	for _, path := range []*string{&a.BodyFile, &a.Cert, &a.Key, &a.CA} {
 		if *path == "" {
 			continue

@@ -16,7 +16,7 @@ var formats = []Format{
 	{"swiss", []string{"country>ch<"}, Options{Time: Begin, Period: time.Minute}, "Europe/Zurich", parseDatex2},
 	{"miv", []string{"<miv"}, Options{Time: Begin, Period: time.Minute, Sentinels: noSpeed}, "Europe/Brussels", parseMIV},
 	{"hongkong", []string{"<raw_speed_volume_list"}, Options{}, "Asia/Hong_Kong", parseHongKong},
-	{"madrid", []string{"<pms"}, Options{Time: End, Period: 5 * time.Minute}, "Europe/Madrid", parseMadrid},
+	{"madrid", []string{"<pms"}, Options{Time: End, Period: 5 * time.Minute, Mapping: &madrid}, "Europe/Madrid", parseRows},
 	{"wzdx", []string{`"feed_info"`, `"device_type"`}, Options{}, "", parseWZDx},
 	{"datex2", []string{"datex2.eu", "d2LogicalModel", "measurementSiteRecord"}, Options{}, "", parseDatex2},
 	{"rows", nil, Options{}, "", parseRows},
@@ -24,6 +24,15 @@ var formats = []Format{
 
 // noSpeed are the speeds of Flanders that stand for no value.
 var noSpeed = map[Measure][]float64{Speed: {252, 254, 255}}
+
+// madrid are the averages of five minutes of the measuring points of Madrid. Only those of the M-30
+// have a speed. The error is N, S, or Error as all values. Old documents have no time and another
+// id. The position is UTM 30N or, in some documents, in degrees.
+var madrid = Mapping{
+	Form: "xml", Path: "pm", Decimal: ",", Detector: "idelem|codigo", At: "../fecha_hora", Layout: "02/01/2006 15:04:05",
+	Values: []Column{{Name: "intensidad", Measure: "flow"}, {Name: "ocupacion", Measure: "occupancy"}, {Name: "velocidad", Measure: "speed"}},
+	Faults: []string{"error!=N"}, Name: "descripcion", Lon: "st_x", Lat: "st_y",
+}
 
 // Guess returns the format of a document that begins with head.
 func Guess(head []byte) (Format, bool) {

@@ -23,10 +23,12 @@ type Mapping struct {
 	Separator string   `setting:"separator"` // separator of CSV cells: one character, or tab; empty: a comma
 	Decimal   string   `setting:"decimal"`   // decimal separator: a point or a comma; empty: a point
 
-	Detector string `setting:"detector"` // column of the detector code
-	At       string `setting:"at"`       // column of the time; time and period of the feed say which instant it is
-	From     string `setting:"from"`     // instead of at: column of the beginning of the interval
-	To       string `setting:"to"`       // instead of at: column of the end of the interval
+	Detector string `setting:"detector"` // column of the detector code, or several: a|b is a, or b if a is empty
+	// column of the time; time and period of the feed say which instant it is. If it is around the
+	// rows of XML and missing, it is the time of publication
+	At   string `setting:"at"`
+	From string `setting:"from"` // instead of at: column of the beginning of the interval
+	To   string `setting:"to"`   // instead of at: column of the end of the interval
 	// layout of times: empty for ISO 8601, unix, unixms, or how Go writes 2 January 2006, 15:04:05 so,
 	// such as 02/01/2006 15:04
 	Layout string `setting:"layout"`
@@ -169,7 +171,13 @@ func (t *rowReader) check() error {
 		}
 	}
 	for _, name := range []string{t.Detector, t.At, t.From, t.To, t.Kind} {
-		if name != "" && !t.seen[name] {
+		switch {
+		case name == "" || slices.ContainsFunc(strings.Split(name, "|"), func(name string) bool { return t.seen[name] }):
+		case name == t.At && t.undated():
+			if t.Modified.IsZero() {
+				return errors.New("it has no time, and its server did not say when it was published")
+			}
+		default:
 			return fmt.Errorf("no row has a column %q", name)
 		}
 	}
@@ -190,7 +198,7 @@ func (t *rowReader) row(row cells) {
 	if slices.ContainsFunc(t.Where, func(c string) bool { return !row.meets(c) }) {
 		return
 	}
-	if site := row[t.Detector]; t.rows == 1 || site != t.site {
+	if site := row.first(t.Detector); t.rows == 1 || site != t.site {
 		t.finish(t.site, stamp{})
 		if t.site = strings.Clone(site); t.Lon != "" || t.Lat != "" {
 			t.parser.site(t.place(row))
@@ -243,9 +251,18 @@ func (t *rowReader) value(c *Column, row cells, text string, at stamp, fault boo
 	}
 }
 
+// undated reports whether the time is not a column of rows but of the document, which lacks it.
+func (t *rowReader) undated() bool {
+	return t.Form == "xml" && strings.HasPrefix(t.At, "../") && !t.seen[t.At]
+}
+
 func (t *rowReader) stamp(row cells) stamp {
 	at := stamp{stated: true}
-	if t.At != "" {
+	switch {
+	case t.At != "" && t.undated():
+		at.at = t.Modified.UTC().Truncate(max(t.Period, 1))
+		return at
+	case t.At != "":
 		at.at = t.moment(row[t.At])
 		return at
 	}
@@ -288,6 +305,16 @@ func (t *rowReader) place(row cells) *Site {
 	}
 	s.checkPosition()
 	return s
+}
+
+// first returns the first of some columns that is not empty.
+func (row cells) first(names string) string {
+	for name := range strings.SplitSeq(names, "|") {
+		if row[name] != "" {
+			return row[name]
+		}
+	}
+	return ""
 }
 
 // meets reports whether a row meets a condition.

@@ -103,7 +103,7 @@ func (f Feed) Options(at string) (feeds.Options, error) {
 	if f.Zone == "" {
 		zone = o.Zone
 	}
-	o.Zone, o.Period, o.Mapping = zone, cmp.Or(f.Period, o.Period), f.Rows
+	o.Zone, o.Period = zone, cmp.Or(f.Period, o.Period)
 	if meaning > 0 {
 		o.Time = feeds.Meaning(meaning)
 	}
@@ -116,6 +116,7 @@ func (f Feed) Options(at string) (feeds.Options, error) {
 		settings.Check(f.Rows == nil || f.Format == rows, "%srows is only for the format rows, not for %s", at, f.Format),
 	}
 	if f.Format == rows {
+		o.Mapping = f.Rows
 		if err := f.Rows.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%srows: %w", at, err))
 		}
