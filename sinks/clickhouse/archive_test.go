@@ -203,8 +203,9 @@ func after(b batch.Block, n int) batch.Block {
 // testOneBlock checks that the server writes one part per month even for the largest block, so that
 // the deduplication token covers the whole block.
 func testOneBlock(t *testing.T, store *stores.ClickHouse) {
-	a := newArchive(t, store, func(c *Config) { c.BlockRows = maxBlockRows })
-	rows, plan := a.plan(blockOf(batchOf(1, epoch, randomRows(rand.New(rand.NewPCG(3, 1)), maxBlockRows, 2)...)))
+	const most = 200_000 // twice the default
+	a := newArchive(t, store, func(c *Config) { c.BlockRows = most })
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, randomRows(rand.New(rand.NewPCG(3, 1)), most, 2)...)))
 	a.deliver(plan, rows)
 	store.Query(t, "SYSTEM FLUSH LOGS")
 	table := strings.Split(a.name, ".")[1]

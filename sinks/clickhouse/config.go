@@ -61,10 +61,7 @@ func DefaultConfig() Config {
 	}
 }
 
-const (
-	maxBlockRows = 200_000
-	maxMonths    = 50 // maximum number of months in one INSERT: the server writes a part for each
-)
+const maxMonths = 50 // maximum number of months in one INSERT: the server writes a part for each
 
 var compressions = map[string]native.Compression{
 	"lz4": native.CompressionLZ4, "zstd": native.CompressionZSTD, "none": native.CompressionDisabled,

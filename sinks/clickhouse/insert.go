@@ -150,7 +150,7 @@ func (s *Sink) settings(token string) ch.Settings {
 		// Store rows as sent, so that lookups find them until a merge replaces some.
 		"optimize_on_insert": 0,
 		// Do not merge or split blocks on the way to the table: a minimum of 0 never merges them, and
-		// a max_insert_block_size above maxBlockRows never splits them.
+		// a max_insert_block_size above BlockRows never splits them.
 		"min_insert_block_size_rows":      0,
 		"min_insert_block_size_bytes":     0,
 		"max_insert_block_size":           1 << 20,

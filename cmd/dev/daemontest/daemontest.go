@@ -212,14 +212,8 @@ func (d *Trafficd) Layer(key, query string, headers ...string) (*http.Response, 
 func (d *Trafficd) AwaitLayer(key string) {
 	d.T.Helper()
 	d.Eventually(func() bool {
-		req, err := http.NewRequestWithContext(d.T.Context(), http.MethodHead, "http://"+d.API+layers.Path, nil)
-		require.NoError(d.T, err)
-		req.Header.Set("Authorization", "apiKey "+key)
-		response, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return false // it does not listen yet
-		}
-		return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+		r, err := launch.GetLayer(d.T.Context(), http.DefaultClient, "http://"+d.API, key, "")
+		return err == nil && r.Status == http.StatusOK // it may not listen yet
 	}, "the layer is served")
 }
 

@@ -127,8 +127,6 @@ func OnRealStores(t *testing.T) (*Trafficd, *stores.ClickHouse, *stores.Kafka) {
 // AwaitDelivered waits until both stores have received everything in the journal.
 func (d *Trafficd) AwaitDelivered() {
 	d.T.Helper()
-	idle := func() bool {
-		return d.Metric("trafficd_pipeline_lag_frames") == 0 && d.Metric("trafficd_pipeline_lag_seconds") == 0
-	}
+	idle := func() bool { return d.Delivered(d.T.Context()) == nil }
 	d.Eventually(idle, "both deliveries are up to date")
 }

@@ -8,8 +8,5 @@ var (
 	FieldsOf  = fieldsOf
 )
 
-// HelpOf returns the help of a field.
-func HelpOf(typ reflect.Type, f field) string { return helpOf(typ, f.index) }
-
 func (f field) Name() string       { return f.name }
 func (f field) Type() reflect.Type { return f.typ }

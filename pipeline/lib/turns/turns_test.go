@@ -37,13 +37,15 @@ func (c callers) take(client string, times int) {
 	}
 }
 
-// pass gives back a slot and requires that the next caller is of the wanted client; empty: that
-// none starts.
-func (c callers) pass(client, want string) {
+// pass gives back a client's slots one after another, and requires that the next caller is each
+// time of the wanted client; empty: that none starts.
+func (c callers) pass(client string, want ...string) {
 	c.Helper()
-	c.Release(client)
-	synctest.Wait()
-	c.requireStarted(want)
+	for _, next := range want {
+		c.Release(client)
+		synctest.Wait()
+		c.requireStarted(next)
+	}
 }
 
 func (c callers) requireStarted(want string) {
@@ -93,13 +95,8 @@ func TestClientsTakeTurns(t *testing.T) {
 		c.pass("greedy", "greedy")
 		require.Equal(t, 6, c.Depth())
 		c.pass("third", "second")
-		c.pass("second", "") // only greedy waits, which has its two slots
-		c.pass("second", "")
-		for range 5 {
-			c.pass("greedy", "greedy")
-		}
-		c.pass("greedy", "")
-		c.pass("greedy", "")
+		c.pass("second", "", "") // only greedy waits, which has its two slots
+		c.pass("greedy", "greedy", "greedy", "greedy", "greedy", "greedy", "", "")
 		c.requireEmpty()
 	})
 }
@@ -115,9 +112,7 @@ func TestClientLeavesSlotFree(t *testing.T) {
 		c.requireStarted("next")
 		require.Equal(t, 2, c.Depth())
 		c.pass("next", "")
-		c.pass("greedy", "greedy")
-		c.pass("greedy", "greedy")
-		c.pass("greedy", "")
+		c.pass("greedy", "greedy", "greedy", "")
 		c.requireEmpty()
 	})
 }
@@ -134,8 +129,7 @@ func TestFullQueue(t *testing.T) {
 			c.take(fmt.Sprint(i), 1)
 		}
 		require.Len(t, c.refused, 100)
-		c.pass("a", "a")
-		c.pass("a", "")
+		c.pass("a", "a", "")
 		c.requireEmpty()
 	})
 }

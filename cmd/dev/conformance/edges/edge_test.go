@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/dev/daemontest"
+	"trafficd/cmd/dev/launch"
 	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/schemas/contract"
 	"trafficd/sources/ingest"
@@ -97,21 +98,12 @@ func TestNeighboursBehindEdge(t *testing.T) {
 
 // edgeRequest returns the status of a request, or 0 without a response.
 func edgeRequest(ctx context.Context, method, url, key string, body []byte) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	req.Header.Set("Authorization", "apiKey "+key)
+	headers := []string{"Authorization", "apiKey " + key}
 	if method == http.MethodPost {
-		req.Header.Set("Content-Encoding", "gzip")
+		headers = append(headers, "Content-Encoding", "gzip")
 	}
-	r, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Body.Close()
-	_, err = io.Copy(io.Discard, r.Body)
-	return r.StatusCode, err
+	r, err := launch.Request(ctx, http.DefaultClient, method, url, body, headers...)
+	return r.Status, err
 }
 
 // TestIdleBehindEdge checks that the shipped proxies keep a connection that is idle for as long as
@@ -122,30 +114,30 @@ func TestIdleBehindEdge(t *testing.T) {
 	for _, d := range replicas {
 		d.Await(http.StatusOK)
 	}
-	for _, edge := range edges {
-		t.Run(edge.name, func(t *testing.T) {
-			t.Parallel()
-			address, await := edge.start(t, replicas)
-			await()
-			c, err := net.Dial("tcp", address)
-			require.NoError(t, err)
-			defer c.Close()
-			require.NoError(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
-			in := bufio.NewReader(c)
-			for i := range 2 {
-				body := string(compress.Gzip(daemontest.BatchNumber(i, 10)))
-				_, err := io.WriteString(c, "POST "+ingest.Path+" HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey "+daemontest.Key+
-					"\r\nContent-Encoding: gzip\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n\r\n"+body)
-				require.NoError(t, err)
-				r, err := http.ReadResponse(in, nil)
-				require.NoError(t, err, "request %d", i)
-				text, err := io.ReadAll(r.Body)
-				require.NoError(t, err)
-				require.Equal(t, http.StatusMultiStatus, r.StatusCode, strings.TrimSpace(string(text)))
-				if i == 0 {
-					time.Sleep(76 * time.Second) // the time is what the test is about
-				}
-			}
-		})
+	conns := make([]net.Conn, len(edges))
+	post := func(t *testing.T, edge, batch int) {
+		body := string(compress.Gzip(daemontest.BatchNumber(batch, 10)))
+		_, err := io.WriteString(conns[edge], "POST "+ingest.Path+" HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey "+daemontest.Key+
+			"\r\nContent-Encoding: gzip\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n\r\n"+body)
+		require.NoError(t, err)
+		r, err := http.ReadResponse(bufio.NewReader(conns[edge]), nil)
+		require.NoError(t, err, "batch %d", batch)
+		text, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusMultiStatus, r.StatusCode, strings.TrimSpace(string(text)))
+	}
+	for i, edge := range edges {
+		address, await := edge.start(t, replicas)
+		await()
+		c, err := net.Dial("tcp", address)
+		require.NoError(t, err, edge.name)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Minute)))
+		conns[i] = c
+		post(t, i, 2*i)
+	}
+	time.Sleep(76 * time.Second) // the time is what the test is about; all connections spend it together
+	for i, edge := range edges {
+		t.Run(edge.name, func(t *testing.T) { post(t, i, 2*i+1) })
 	}
 }

@@ -97,13 +97,6 @@ func (l *Ledger) AddUnexpected(format string, args ...any) {
 	l.unexpected = append(l.unexpected, fmt.Sprintf(format, args...))
 }
 
-// Tally returns the current counts.
-func (l *Ledger) Tally() Tally {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.tally
-}
-
 // Read returns everything recorded. The ledger must not be written to afterwards.
 func (l *Ledger) Read() (accepted []Accepted, unexpected []string, tally Tally) {
 	l.mu.Lock()
