@@ -323,6 +323,68 @@ func TestRestart(t *testing.T) {
 	require.Equal(t, f.spool.Bytes(), restarted.spool.Bytes())
 }
 
+// TestClockChanges publishes the local times of Madrid and Hong Kong as their authorities do, without
+// an offset, over both changes of the clock and over midnight. The feeder pulls each document twice,
+// and is restarted again and again, also in the hour that is repeated. Each interval is sent once.
+func TestClockChanges(t *testing.T) {
+	f := func(format, zone string, every time.Duration, first string, document func(local time.Time) string) {
+		t.Helper()
+		location, err := time.LoadLocation(zone)
+		require.NoError(t, err)
+		at, err := time.Parse(time.RFC3339, first)
+		require.NoError(t, err)
+		var text string
+		f, _ := pulled(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) },
+			func(f *authority.Feed) { f.Format = format })
+		got := map[string]int{}
+		want := 0
+		for ; want < int(5*time.Hour/every); want++ {
+			local := at.In(location)
+			text = document(local)
+			require.NoError(t, f.pull(t.Context()))
+			text += "\n" // the same publication with another digest
+			if err := f.pull(t.Context()); err != nil {
+				require.ErrorIs(t, err, errEmpty)
+			}
+			if want%7 == 0 {
+				c, _ := feedConfig(f.cfg.URL, func(a *authority.Feed) { a.Format = format })
+				c.Spool.Dir = filepath.Dir(f.dir)
+				data := f.data
+				f, err = newFeed(c, c.Feeds[0], nil, &siteList{}, zerolog.Nop())
+				require.NoError(t, err)
+				require.NoError(t, f.recall())
+				f.data = data
+			}
+			at = at.Add(every)
+		}
+		for number := uint64(1); number <= uint64(want); number++ {
+			require.NoError(t, f.spool.Batches(number, func(_ int, body []byte) error {
+				var batch struct{ Measurements []contract.Measurement }
+				require.NoError(t, json.Unmarshal(plain(t, body), &batch))
+				for _, m := range batch.Measurements {
+					got[m.TimestampFrom.Format(time.RFC3339)]++
+				}
+				return nil
+			}))
+		}
+		require.Len(t, got, want, "%s from %s", zone, first)
+		for from, n := range got {
+			require.Equal(t, 1, n, from)
+		}
+	}
+	madrid := func(local time.Time) string {
+		return `<pms><fecha_hora>` + local.Format("02/01/2006 15:04:05") + `</fecha_hora><pm><idelem>1</idelem><intensidad>60</intensidad><error>N</error></pm></pms>`
+	}
+	f("madrid", "Europe/Madrid", 5*time.Minute, "2026-03-28T22:00:00Z", madrid) // over midnight and the skipped hour
+	f("madrid", "Europe/Madrid", 5*time.Minute, "2026-10-24T21:30:00Z", madrid) // over midnight and the repeated hour
+	f("hongkong", "Asia/Hong_Kong", 10*time.Minute, "2026-01-31T13:00:00Z", func(local time.Time) string {
+		end := local.Add(30 * time.Second)
+		return `<raw_speed_volume_list><date>` + local.Format(time.DateOnly) + `</date><periods><period><period_from>` + local.Format(time.TimeOnly) +
+			`</period_from><period_to>` + end.Format(time.TimeOnly) + `</period_to><detectors><detector><detector_id>A</detector_id><lanes><lane>` +
+			`<lane_id>Fast Lane</lane_id><volume>3</volume><valid>Y</valid></lane></lanes></detector></detectors></period></periods></raw_speed_volume_list>`
+	})
+}
+
 // TestDeliver checks that a batch is sent with the same key and content until it is accepted.
 func TestDeliver(t *testing.T) {
 	type request struct{ key, body string }

@@ -28,8 +28,9 @@ const (
 	tableEvery = 6 * time.Hour
 	tableRetry = 10 * time.Minute
 
-	seenFile  = "seen"  // sites that are not in the table, one a line
-	tableFile = "sites" // the last table that could be read, as published
+	seenFile   = "seen"   // sites that are not in the table, one a line
+	tableFile  = "sites"  // the last table that could be read, as published
+	newestFile = "newest" // the newest time that was read
 )
 
 var (
@@ -70,8 +71,10 @@ func (f *feed) pull(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := f.setNewest(p.newest); err != nil {
+		return err
+	}
 	f.data.Keep()
-	f.newest = p.newest
 	for outcome, n := range p.outcomes {
 		values.WithLabelValues(f.cfg.Name, outcome).Add(float64(n))
 	}
@@ -188,7 +191,20 @@ func (f *feed) register(ids []string) error {
 	})
 }
 
-// recall reads what register and pullTable have remembered.
+// setNewest remembers the newest time that was read, which decides to which of two hours the next
+// local time belongs when the clock is set back.
+func (f *feed) setNewest(newest time.Time) error {
+	if newest.Equal(f.newest) {
+		return nil
+	}
+	f.newest = newest
+	return replace.File(f.path(newestFile), 0o600, func(w io.Writer) error {
+		_, err := io.WriteString(w, newest.UTC().Format(time.RFC3339Nano))
+		return err
+	})
+}
+
+// recall reads what register, pullTable and setNewest have remembered.
 func (f *feed) recall() error {
 	text, err := os.ReadFile(f.path(seenFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -206,6 +222,12 @@ func (f *feed) recall() error {
 		if err := f.readTable(f.path(tableFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.log.Warn().Err(err).Msg("cannot read the last site table; pulling it again")
 		}
+	}
+	if text, err = os.ReadFile(f.path(newestFile)); err == nil {
+		f.newest, err = time.Parse(time.RFC3339Nano, string(text))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	_, err = f.list.add(f.sites, ids)
 	return err
