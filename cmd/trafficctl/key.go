@@ -45,14 +45,17 @@ Without --client, the client is the key's name.`,
   trafficctl key new --name trial --product-instance north --rights ingest --expires 720h --file keys.yaml
   trafficctl key new --name map --product-instance north --rights forecast --timezone Europe/Copenhagen --requests-per-second 50`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if err := requireFlags(cmd, "name", "product-instance", "rights"); err != nil {
+				return err
+			}
 			if e.Expires, err = parseExpiry(expires, time.Now()); err != nil {
 				return err
 			}
 			key := keyfile.NewKey()
 			e.SHA256 = keyfile.Digest(key)
 			if err := e.Validate(); err != nil {
-				return fmt.Errorf("cannot create the key: %w", err)
+				return fmt.Errorf("cannot create the key: %s", flagsOf.Replace(err.Error()))
 			}
 			if file == "" {
 				_, err = fmt.Fprintf(std.out, "%s\n\n%s", key, keyfile.Text(e))
@@ -81,6 +84,24 @@ Without --client, the client is the key's name.`,
 		"by default never")
 	f.StringVar(&file, "file", "", "keys file to which the entry is added")
 	return cmd
+}
+
+// flagsOf replaces what errors about an entry of the keys file name by the flags.
+var flagsOf = strings.NewReplacer("requests_per_second", "--requests-per-second", "items_per_second", "--items-per-second",
+	"unknown right", "--rights has the unknown right", "unknown time zone", "--timezone is the unknown time zone")
+
+// requireFlags returns an error that names the flags without a value.
+func requireFlags(cmd *cobra.Command, names ...string) error {
+	var missing []string
+	for _, name := range names {
+		if f := cmd.Flags().Lookup(name); strings.Trim(f.Value.String(), "[]") == "" {
+			missing = append(missing, "--"+name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("cannot create the key: %s required; see %s --help", strings.Join(missing, ", "), cmd.CommandPath())
 }
 
 // parseExpiry parses --expires. It returns the time in RFC 3339, or "" if text is empty.

@@ -71,14 +71,15 @@ func TestKeyNewInvalidEntry(t *testing.T) {
 		r := requireFailure(t, "", "trafficctl: cannot create the key: "+want, append(valid, flags...)...)
 		require.Empty(t, r.out)
 	}
-	f("missing name", "--name", "")
-	f("missing product_instance", "--product-instance", "")
-	f("missing rights", "--rights", "")
-	f(`unknown right "everything"`, "--rights", "ingest,everything")
-	f("unknown time zone", "--timezone", "Europe/Atlantis")
-	f("unknown time zone", "--timezone", "Local")
-	f("requests_per_second", "--requests-per-second", "-1")
-	f("items_per_second", "--items-per-second", "1e-9")
+	requireFailure(t, "", "cannot create the key: --name, --product-instance, --rights required", "key", "new")
+	f("--name required", "--name", "")
+	f("--product-instance required", "--product-instance", "")
+	f("--rights required", "--rights", "")
+	f(`--rights has the unknown right "everything"`, "--rights", "ingest,everything")
+	f("--timezone is the unknown time zone", "--timezone", "Europe/Atlantis")
+	f("--timezone is the unknown time zone", "--timezone", "Local")
+	f("--requests-per-second is", "--requests-per-second", "-1")
+	f("--items-per-second is", "--items-per-second", "1e-9")
 }
 
 // TestKeyNewClient checks that the daemon treats two keys with the same client as one client.

@@ -340,7 +340,7 @@ func (s *summary) print(w io.Writer, rejectedFile string, resumable bool) {
 		{"blank rows skipped", s.Blank, false},
 		{"times without an offset, taken as UTC", s.AsUTC, false},
 		{"unreadable rows skipped", s.BadRows, false},
-		{"sent without a response", s.Unknown, false},
+		{"sent, outcome unknown", s.Unknown, false},
 	} {
 		if line.always || line.n > 0 {
 			fmt.Fprintf(table, "%s\t%s\t\n", line.name, grouped(line.n))

@@ -272,6 +272,29 @@ func TestNoResponse(t *testing.T) {
 	require.EqualValues(t, 1, s.Tally().Resume)
 }
 
+// TestRefusedByAProxy checks that items that a proxy or another server has refused are not counted as
+// unknown, and that one attempt is one.
+func TestRefusedByAProxy(t *testing.T) {
+	f := func(status int, unknown int64, want string) {
+		t.Helper()
+		d := newDaemon(t)
+		d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(status)
+			return true
+		}
+		s := newSender(t, d, send.DefaultConfig(), io.Discard, func(string) {})
+		require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), want)
+		require.Equal(t, unknown, s.Tally().Unknown, status)
+	}
+	f(404, 0, "404")
+	f(413, 0, "413")
+	f(429, 0, "gave up after 1 attempt (")
+	f(408, 3, "gave up after 1 attempt (")
+	f(409, 3, "gave up after 1 attempt (")
+	f(502, 3, "gave up after 1 attempt (")
+}
+
 // TestInterrupted checks that after an interrupt, batches in flight are still completed and
 // counted, no batch starts, and the summary has the row to resume at.
 func TestInterrupted(t *testing.T) {

@@ -32,9 +32,19 @@ const schemasPath = "/schemas/"
 const descriptorSet = "trafficd.binpb" // the definitions of protobuf in one file, for protoc --descriptor_set_in
 
 const (
-	mapPath  = "/map/" // the map page on the clients' listener
-	docsPath = "/docs" // the OpenAPI page on both listeners
+	mapPath  = "/map/"           // the map page on the clients' listener
+	docsPath = contract.DocsPath // the OpenAPI page on both listeners
 )
+
+// start is the page at /. Its links are relative, because a proxy may add a prefix.
+const start = `<!doctype html>
+<title>trafficd</title>
+<p>This is trafficd, a server for road traffic data.
+<ul>
+<li><a href="docs">docs</a>: the interface, with examples; <a href="schemas/openapi.yaml">OpenAPI</a>
+<li><a href="schemas/">schemas/</a>: its definitions for tools
+</ul>
+`
 
 var toDocs = page.Redirect(".." + docsPath) // from the path with a trailing slash
 
@@ -84,6 +94,7 @@ func (d *daemon) routes() []api.Route {
 		add(path.Join(docsPath, name), h)
 	}
 	add(docsPath+"/", toDocs)
+	schema("/", "text/html; charset=utf-8", []byte(start))
 	if d.cfg.UI.Clients {
 		add(strings.TrimSuffix(mapPath, "/"), page.Redirect("."+mapPath))
 		for name, h := range page.New(d.cfg.UI, d.pageSettings(), "map.html") {

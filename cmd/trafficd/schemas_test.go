@@ -90,8 +90,13 @@ func TestSchemaResponses(t *testing.T) {
 	f(http.StatusNotModified, http.MethodGet, "*")
 	f(http.StatusOK, http.MethodGet, `"other"`)
 	f(http.StatusMethodNotAllowed, http.MethodPost, etag)
-	response, _ = withoutKey(t, http.MethodGet, url+".bak")
+	response, body = withoutKey(t, http.MethodGet, url+".bak")
 	require.Equal(t, http.StatusNotFound, response.StatusCode)
+	require.Equal(t, `</docs>; rel="service-doc"`, response.Header.Get("Link"))
+	require.Contains(t, body, "; /docs describes the paths")
+	response, body = withoutKey(t, http.MethodGet, "http://"+d.API+"/")
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Contains(t, body, `<a href="docs">`)
 }
 
 // TestRoutesAreDocumented checks that the OpenAPI document describes the methods of each route,

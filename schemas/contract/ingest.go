@@ -12,6 +12,7 @@ const (
 	IngestPath   = "/dataprovider/ingestion/v1/detectors/data/ingest"
 	ForecastPath = "/mlf/v1/forecast/realtime"
 	RoutingPath  = "/xroute/ws/XRoute"
+	DocsPath     = "/docs" // the OpenAPI document as a page (contract 6.5)
 )
 
 // Measurement is an item of a batch (contract 5.1), as a client builds it.

@@ -113,7 +113,8 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 		return apiErr
 	}
 	if x.route = s.routes.find(h.RequestURI()); x.route == nil {
-		return contract.NewError(contract.NotFound, fmt.Sprintf("no such path: %q", contract.Echo(pathOf(h.RequestURI()))))
+		return contract.NewError(contract.NotFound, fmt.Sprintf("no such path: %q; %s describes the paths",
+			contract.Echo(pathOf(h.RequestURI())), s.cfg.BasePath+contract.DocsPath))
 	}
 	if x.preflight = len(s.origins) > 0 && s.origins.preflight(h); x.preflight {
 		return nil

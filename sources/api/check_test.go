@@ -312,3 +312,18 @@ func FuzzErrorBody(f *testing.F) {
 }
 
 const someTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+// TestDocsAreLinked checks that errors of requests, and only these, lead to the documentation.
+func TestDocsAreLinked(t *testing.T) {
+	s := &Server{cfg: Config{BasePath: "/base"}}
+	for code := contract.NotFound; code <= contract.InternalError; code++ {
+		var resp fasthttp.Response
+		writeError(&resp, contract.NewError(code, "no"), someTrace)
+		s.linkDocs(&resp)
+		want := ""
+		if code.Status() < 500 {
+			want = `</base/docs>; rel="service-doc"`
+		}
+		require.Equal(t, want, string(resp.Header.Peek("Link")), code)
+	}
+}

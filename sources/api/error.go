@@ -24,6 +24,13 @@ type cause struct {
 	Parameter   string `json:"parameter"`
 }
 
+// linkDocs adds a link to the documentation to the response to a request that is wrong.
+func (s *Server) linkDocs(resp *fasthttp.Response) {
+	if status := resp.StatusCode(); status >= 400 && status < 500 {
+		resp.Header.Set(fasthttp.HeaderLink, "<"+s.cfg.BasePath+contract.DocsPath+`>; rel="service-doc"`) // RFC 8631
+	}
+}
+
 // writeError replaces the response with r.
 func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	status := r.Code.Status()

@@ -111,6 +111,7 @@ func (s *Server) respond(x *exchange, ctx *fasthttp.RequestCtx, err error) contr
 		apiErr = internalError(x.trace.String())
 	}
 	writeError(&ctx.Response, apiErr, x.trace.String())
+	s.linkDocs(&ctx.Response)
 	if apiErr == errVersion {
 		ctx.SetStatusCode(fasthttp.StatusHTTPVersionNotSupported)
 	}
@@ -248,6 +249,7 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 		apiErr.Description = "unexpected end of the request"
 	}
 	writeError(&ctx.Response, apiErr, x.trace.String())
+	s.linkDocs(&ctx.Response)
 	if status != 0 {
 		ctx.SetStatusCode(status)
 	}

@@ -6,6 +6,7 @@ package gunzip
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -115,7 +116,7 @@ func (z *Reader) header() error {
 		if z.members > 0 {
 			return ErrTrailing
 		}
-		return ErrHeader
+		return foreign(h)
 	case err != nil:
 		return err
 	case h[2] != deflate:
@@ -145,6 +146,31 @@ func (z *Reader) header() error {
 	z.members, z.open, z.crc, z.size = z.members+1, true, 0, 0
 	z.inflate.Begin()
 	return nil
+}
+
+// foreign returns ErrHeader with the format of a body that starts like this, if it is known.
+func foreign(start []byte) error {
+	kind := ""
+	for magic, name := range map[string]string{
+		"\x28\xb5\x2f\xfd": "zstd", "PK\x03\x04": "a ZIP archive", "\xfd7zXZ": "xz", "BZh": "bzip2", "\x04\x22\x4d\x18": "LZ4",
+	} {
+		if bytes.HasPrefix(start, []byte(magic)) {
+			kind = name
+		}
+	}
+	text := bytes.TrimLeft(bytes.TrimPrefix(start, []byte("\xef\xbb\xbf")), " \t\r\n")
+	switch {
+	case len(start) > 1 && start[0] == 0x78 && (int(start[0])<<8|int(start[1]))%31 == 0: // RFC 1950
+		kind = "zlib, as in Content-Encoding: deflate"
+	case len(text) > 0 && (text[0] == '{' || text[0] == '['):
+		kind = "JSON that is not compressed"
+	case bytes.HasPrefix(start, []byte("H4sI")):
+		kind = "gzip in base64"
+	}
+	if kind == "" {
+		return ErrHeader
+	}
+	return fmt.Errorf("%w; it looks like %s", ErrHeader, kind)
 }
 
 // headerChecksum compares the checksum of the header with that in it.

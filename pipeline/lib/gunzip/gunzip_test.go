@@ -3,6 +3,7 @@ package gunzip
 import (
 	"bytes"
 	"compress/gzip"
+	"compress/zlib"
 	"errors"
 	"fmt"
 	"io"
@@ -122,6 +123,31 @@ func TestInvalid(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 }
 
+// TestForeignFormats checks that the error names the format of a body that is not gzip.
+func TestForeignFormats(t *testing.T) {
+	f := func(want, body string) {
+		t.Helper()
+		var z Reader
+		z.Reset(strings.NewReader(body))
+		_, err := z.Next(0)
+		require.ErrorIs(t, err, ErrHeader)
+		require.Equal(t, want, strings.TrimPrefix(err.Error(), ErrHeader.Error()))
+	}
+	var zlibBody bytes.Buffer
+	w := zlib.NewWriter(&zlibBody)
+	require.NoError(t, w.Close())
+	f("; it looks like zlib, as in Content-Encoding: deflate", zlibBody.String())
+	f("; it looks like zstd", "\x28\xb5\x2f\xfd\x04")
+	f("; it looks like a ZIP archive", "PK\x03\x04\x14\x00\x00\x00\x08\x00\x00")
+	f("; it looks like xz", "\xfd7zXZ\x00\x00")
+	f("; it looks like bzip2", "BZh91AY&SY")
+	f("; it looks like JSON that is not compressed", `{"measurements":[]}`)
+	f("; it looks like JSON that is not compressed", "\xef\xbb\xbf\r\n [")
+	f("; it looks like gzip in base64", "H4sIAAAAAAAA/w==")
+	f("", "x\x78\x9c")
+	f("", "\x78\x9e")
+}
+
 // TestReset checks that a Reader can be reused, even after an error, and allocates nothing.
 func TestReset(t *testing.T) {
 	packed, in, buffer := member(t, "abc", nil), bytes.NewReader(nil), make([]byte, 100)
@@ -137,7 +163,7 @@ func TestReset(t *testing.T) {
 	}
 	z.Reset(strings.NewReader("x"))
 	_, err := z.Read(buffer)
-	require.Equal(t, ErrHeader, err)
+	require.ErrorIs(t, err, ErrHeader)
 	once()
 	require.Zero(t, testing.AllocsPerRun(100, once))
 }

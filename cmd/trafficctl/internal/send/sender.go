@@ -282,7 +282,11 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 		switch {
 		case !retryable(err):
 		case time.Since(start)+wait > limit:
-			err = fmt.Errorf("gave up after %d attempts (%s: %s): %w", attempt, flag, limit, err)
+			attempts := "1 attempt"
+			if attempt > 1 {
+				attempts = fmt.Sprint(attempt, " attempts")
+			}
+			err = fmt.Errorf("gave up after %s (%s: %s): %w", attempts, flag, limit, err)
 		default:
 			s.noteRetry(err, wait)
 			if client.Sleep(ctx, wait) == nil {
@@ -389,10 +393,12 @@ func retryable(err error) bool {
 }
 
 // inDoubt reports whether the daemon may have accepted the batch of a failed attempt: there was no
-// response, another attempt is in progress (409), or a proxy responded, without an error code.
+// response, another attempt is in progress (409), or a proxy responded, without an error code and
+// without saying that it is the request that is wrong.
 func inDoubt(err error) bool {
 	if e, ok := errors.AsType[*client.Error](err); ok {
-		return e.Status == http.StatusConflict || e.ErrorCode == ""
+		refused := e.Status >= 400 && e.Status < 500 && e.Status != http.StatusRequestTimeout
+		return e.Status == http.StatusConflict || e.ErrorCode == "" && !refused
 	}
 	return !client.NotConnected(err)
 }
