@@ -146,8 +146,8 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 func (in *Intake) CheckClock() error { return in.clock.Check() }
 
 // Submit decodes, validates and stores a body. The caller holds its Idempotency-Key, if any. If it
-// returns nil, every accepted item is durable and s.Result is the content of the 207. If it returns
-// a *contract.APIError, no item was or will be archived or forwarded. After batch.ErrNoResponse,
+// returns nil, every accepted item is durable, unless s.ValidateOnly is set, and s.Result is the
+// content of the 207. If it returns a *contract.APIError, no item was or will be archived or forwarded. After batch.ErrNoResponse,
 // the outcome is unknown.
 func (in *Intake) Submit(s *batch.Submission) error {
 	in.gate.RLock()
@@ -226,13 +226,17 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*durable.Entry, []tap
 	}
 	now := in.clock.now().UnixNano()
 	r := &s.Result
-	r.Duplicates = w.validate.Validate(&w.items, known, now, &r.Rejections)
+	r.Items = w.items.Count
+	if s.ValidateOnly {
+		r.Accepted, r.Duplicates = w.validate.Validate(&w.items, known, now, s.AllErrors, &r.Rejections)
+		return nil, nil, nil
+	}
+	r.Accepted, r.Duplicates = w.validate.Validate(&w.items, known, now, false, &r.Rejections)
 	if s.IdempotencyKey != "" {
 		r.ID = batch.DerivedID(s.Client, s.IdempotencyKey, hash)
 	} else {
 		r.ID = batch.ID(uuid.Must(uuid.NewV7())) // crypto/rand never fails
 	}
-	r.Items, r.Accepted = w.items.Count, w.items.Count-r.Len()
 	var sample []tapped
 	if in.Tap.active.Load() > 0 {
 		sample = in.Tap.sample(s, &w.items, r, time.Unix(0, now))

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -72,8 +73,18 @@ func (o oracle) item(i int, raw json.RawMessage) (code, field string, w wanted) 
 	if i >= o.limit {
 		return "BATCH_LIMIT_EXCEEDED", "", w
 	}
-	if raw[0] != '{' {
+	values, count := parse(raw)
+	if values == nil {
 		return "INVALID_TYPE", "", w
+	}
+	return o.check(i, values, count)
+}
+
+// parse returns the last value of each member and how often it occurs, or nil unless raw is an
+// object.
+func parse(raw json.RawMessage) (map[string]json.RawMessage, map[string]int) {
+	if raw[0] != '{' {
+		return nil, nil
 	}
 	values, count := map[string]json.RawMessage{}, map[string]int{}
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -87,6 +98,45 @@ func (o oracle) item(i int, raw json.RawMessage) (code, field string, w wanted) 
 		values[name.(string)] = v
 		count[name.(string)]++
 	}
+	return values, count
+}
+
+// all returns the errors of an item that are reported if each is corrected once it is known.
+func (o oracle) all(i int, raw json.RawMessage) (list []verdict) {
+	values, count := parse(raw)
+	code, field, _ := o.item(i, raw)
+	for code != "" {
+		path := fmt.Sprintf("measurements[%d]", i)
+		if field == "" {
+			return append(list, verdict{code, path})
+		}
+		list = append(list, verdict{code, path + "." + field})
+		count[field] = 1
+		switch field {
+		case "detectorCode":
+			values[field] = []byte(`"D1"`)
+		case "measureTypeCode":
+			values[field] = []byte(`"flow"`) // has no range
+		case "timestampFrom", "timestampTo":
+			count[corrected] = 1
+			if code != "INVALID_INTERVAL" {
+				values[field] = []byte(`"1970-01-01T00:00Z"`)
+			}
+		case "value":
+			values[field] = []byte("1")
+		default:
+			delete(values, field)
+		}
+		code, field, _ = o.check(i, values, count)
+	}
+	return list
+}
+
+// corrected is the member that all adds to an item whose interval has been corrected.
+const corrected = "interval"
+
+// check applies the rules for the members of an item.
+func (o oracle) check(i int, values map[string]json.RawMessage, count map[string]int) (code, field string, w wanted) {
 	for _, m := range members {
 		if count[m] > 1 {
 			return "DUPLICATE_FIELD", m, w
@@ -132,7 +182,7 @@ func (o oracle) item(i int, raw json.RawMessage) (code, field string, w wanted) 
 		return "INVALID_TIMESTAMP", "timestampFrom", w
 	case !okTo:
 		return "INVALID_TIMESTAMP", "timestampTo", w
-	case w.to.Before(w.from):
+	case w.to.Before(w.from) && count[corrected] == 0:
 		return "INVALID_INTERVAL", "timestampTo", w
 	case w.to.After(o.now.Add(time.Hour)):
 		return "TIMESTAMP_IN_FUTURE", "timestampTo", w
@@ -382,4 +432,83 @@ func TestAgainstTheOracle(t *testing.T) {
 	for code := range contract.CodeCount {
 		require.Equal(t, code.OfItems(), seen[code], "%v: add an input to spoilers", code)
 	}
+}
+
+var dryRunItems = flag.Int("dry-run-items", 10_000, "number of items that TestDryRun validates")
+
+// TestDryRun compares dry runs with the batches themselves, and all errors of their items with the
+// oracle. A dry run leaves no trace.
+func TestDryRun(t *testing.T) {
+	lo, hi := -100.0, 250.0
+	list := []string{"Grün-7", "日本", "𝄞"}
+	for i := range 299 {
+		list = append(list, fmt.Sprintf("D%d", i))
+	}
+	codes := map[string]bool{}
+	for _, c := range list {
+		codes[c] = true
+	}
+	h := open(t, t.TempDir(), func(c *Config) {
+		c.Decode.BatchLimit = 1900
+		c.Validate.MeasureTypes = []validate.MeasureType{{Code: "speed", Min: &lo, Max: &hi}, {Code: "flow"}}
+	})
+	defer h.close()
+	h.codes["city"] = set(list...)
+	o := oracle{
+		limit: h.cfg.Decode.BatchLimit, codes: codes, now: time.Now(),
+		allowed: map[string][2]float64{"speed": {lo, hi}, "flow": {-math.MaxFloat64, math.MaxFloat64}},
+	}
+	tap := h.intake.Tap.Follow(TapFilter{})
+	defer tap.Stop()
+	dryRun := func(body string, allErrors bool) batch.Result {
+		s := &batch.Submission{
+			ProductInstance: "city", Client: "city", Body: bytes.NewReader(zipped(body)), ValidateOnly: true, AllErrors: allErrors,
+		}
+		_, next := h.journal.Bounds()
+		stamped := h.intake.clock.stamped
+		require.NoError(t, h.intake.Submit(s))
+		_, after := h.journal.Bounds()
+		require.Equal(t, next, after)
+		require.Equal(t, stamped, h.intake.clock.stamped)
+		require.Empty(t, tap.Items)
+		require.Zero(t, s.Result.ID)
+		return s.Result
+	}
+	items, several := 0, 0
+	for n := uint64(0); items < *dryRunItems; n++ {
+		a := author{rand.New(rand.NewPCG(3, n)), 2 + int(n%30)}
+		body := a.batch(a.IntN(2000))
+		short, long := dryRun(body, false), dryRun(body, true)
+		s, err := h.submit(body, fmt.Sprint("key-", n))
+		require.NoError(t, err)
+		require.False(t, s.Result.Replay)
+		for len(tap.Items) > 0 {
+			<-tap.Items
+		}
+		s.Result.ID = batch.ID{}
+		require.Equal(t, s.Result, short, "batch %d", n)
+		require.Equal(t, []int{short.Items, short.Accepted, short.Duplicates}, []int{long.Items, long.Accepted, long.Duplicates})
+
+		var root struct{ Measurements []json.RawMessage }
+		require.NoError(t, json.Unmarshal([]byte(body), &root))
+		at := 0
+		for i, raw := range root.Measurements {
+			var got []verdict
+			for ; at < long.Len() && int(long.List[at].Index) == i; at++ {
+				path := fmt.Sprintf("measurements[%d]", i)
+				if f := long.List[at].Field; f != contract.FieldItem {
+					path += "." + f.String()
+				}
+				got = append(got, verdict{long.List[at].Code.String(), path})
+			}
+			require.Equal(t, o.all(i, raw), got, "%s", raw)
+			if len(got) > 1 {
+				several++
+			}
+		}
+		require.Equal(t, long.Len(), at)
+		items += short.Items
+	}
+	t.Logf("%d items, %d with several errors", items, several)
+	require.NotZero(t, several)
 }

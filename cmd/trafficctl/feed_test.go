@@ -56,8 +56,8 @@ func TestSendPublication(t *testing.T) {
 		to(d, "send", "-", "--format", "rows", "--rows", mapping, "--period", "5m", "--zone", "Europe/Copenhagen")...)
 	require.JSONEq(t, `{"detectorCode":"A","measureTypeCode":"flow","timestampFrom":"2026-03-29T01:30:00Z","timestampTo":"2026-03-29T01:35:00Z","value":84}`, texts(d)[1])
 
-	out := requireSuccess(t, "", "send", published("fr-speeds.xml"), "--format", "bison-fute", "--dry-run", "--skip-rows", "3")
-	require.Equal(t, 1, strings.Count(out.out, "\n"))
+	out := requireSuccess(t, "", to(d, "send", published("fr-speeds.xml"), "--format", "bison-fute", "--dry-run", "--skip-rows", "3")...)
+	require.Equal(t, 1, strings.Count(out.err, "detectorCode"))
 	requireFailure(t, "", "--melt is for csv, json and ndjson", "send", published("hongkong.xml"), "--format", "hongkong", "--melt", "a=speed")
 	requireFailure(t, "", "--sites requires the --format of a publication", "send", published("hongkong.xml"), "--sites", "x")
 	requireFailure(t, "", "--separator requires CSV", "send", published("hongkong.xml"), "--format", "hongkong", "--separator", ";")

@@ -150,15 +150,14 @@ func TestInterruptedInput(t *testing.T) {
 	}
 	d := newDaemon(t)
 	f(to(d, "send", "-")...)
-	f("send", "-", "--dry-run")
-	f("resubmit", "-", "--dry-run")
+	f(to(d, "resubmit", "-", "--dry-run")...)
 	f("geometry")
 	f("forecast", "publish", "-")
 
 	// A named pipe, first without a writer, then with one that does not write.
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	f("send", pipe, "--dry-run")
+	f(to(d, "send", pipe, "--dry-run")...)
 	f("deadletter", "ls", pipe)
 	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // ends the abandoned call
 	require.NoError(t, err)

@@ -21,7 +21,6 @@ import (
 
 	"trafficd/cmd/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
-	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/cmd/trafficctl/internal/send"
 	"trafficd/schemas/contract"
@@ -57,7 +56,10 @@ so it is stored once. Sending stops immediately if a retry cannot help, and afte
 no connection can be established.
 
 Exit codes: 0 all items accepted, 1 failure, 2 items rejected or rows skipped. The
-summary always shows what was acknowledged.`
+summary always shows what was acknowledged.
+
+With --dry-run, the daemon validates the batches as it would before it stores them, and stores
+nothing. With --all-errors, --rejected has a line for each error.`
 
 const sendExamples = `  # a table of a spreadsheet: prints the command that sends it
   trafficctl send --sniff counts.csv
@@ -149,7 +151,6 @@ type sendFlags struct {
 	resumable bool // the command has the flag --skip-rows
 	skipRows  int64
 	onBadRow  string
-	dryRun    bool
 }
 
 func newSendFlags() *sendFlags { return &sendFlags{cfg: send.DefaultConfig(), onBadRow: "stop"} }
@@ -174,13 +175,16 @@ func (s *sendFlags) registerInput(f *pflag.FlagSet, rows string) {
 	s.register(f)
 	s.registerSkip(f, rows)
 	f.StringVar(&s.onBadRow, "on-bad-row", s.onBadRow, "what to do with a row that cannot be parsed: stop or skip")
-	f.BoolVar(&s.dryRun, "dry-run", false, "parse the whole input and print its first items, but send nothing")
+	f.BoolVar(&s.cfg.DryRun, "dry-run", false,
+		"have the daemon validate everything and store nothing; print the first items, and skip rows that cannot be parsed")
+	f.BoolVar(&s.cfg.AllErrors, "all-errors", false, "with --dry-run, report every error of an item instead of the first")
 }
 
 func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) error {
-	if s.cfg.SkipBadRows = s.onBadRow == "skip"; !s.cfg.SkipBadRows && s.onBadRow != "stop" {
+	if s.onBadRow != "skip" && s.onBadRow != "stop" {
 		return fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
 	}
+	s.cfg.SkipBadRows = s.onBadRow == "skip" || s.cfg.DryRun
 	cfg.SkipRows = s.skipRows
 	source, err := feed.Open(ctx, cfg, std.in)
 	if err != nil {
@@ -190,8 +194,8 @@ func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) 
 	if cfg.Publication != nil {
 		defer func() { fmt.Fprintln(std.err, "trafficctl:", outcomes(&source.Values)) }()
 	}
-	if s.dryRun {
-		return parseOnly(ctx, std, source)
+	if s.cfg.AllErrors && !s.cfg.DryRun {
+		return errors.New("--all-errors requires --dry-run: the response to a stored batch has the first error of each item")
 	}
 	return s.run(ctx, std, source.Items(), source)
 }
@@ -222,12 +226,15 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	if err != nil {
 		return errors.Join(err, rejected.Close())
 	}
+	if s.cfg.DryRun {
+		items = showFirst(items, display.note)
+	}
 	start := time.Now()
 	stop := display.follow(file, sender.Tally)
 	err = sender.Send(ctx, items)
 	stop()
 	err = errors.Join(err, rejected.Close())
-	sum := summary{Tally: sender.Tally(), Counts: file.Counts, detectors: sender.Detectors(), Seconds: time.Since(start).Seconds()}
+	sum := summary{DryRun: s.cfg.DryRun, Tally: sender.Tally(), Counts: file.Counts, detectors: sender.Detectors(), Seconds: time.Since(start).Seconds()}
 	sum.PerSecond = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
 	if sum.Resume > 0 {
 		sum.Resume = max(sum.Resume, s.skipRows+1) // the input may have failed before that row
@@ -251,42 +258,25 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 
 const dryRunItems = 5
 
-// parseOnly parses all items and prints the first ones. It returns errRejected for unreadable rows.
-func parseOnly(ctx context.Context, std streams, file *feed.Source) error {
-	good, bad := int64(0), int64(0)
-	for item, err := range file.Items() {
-		var row *measurement.RowError
-		switch {
-		case ctx.Err() != nil:
-			return interrupt.Error(ctx)
-		case errors.As(err, &row):
-			if bad++; bad <= dryRunItems {
-				fmt.Fprintln(std.err, "trafficctl: cannot read a row:", err)
+// showFirst calls show with each of the first items.
+func showFirst(items iter.Seq2[measurement.Item, error], show func(text string)) iter.Seq2[measurement.Item, error] {
+	return func(yield func(measurement.Item, error) bool) {
+		shown := 0
+		for item, err := range items {
+			if err == nil && shown < dryRunItems {
+				shown++
+				show(string(item.JSON))
 			}
-			continue
-		case err != nil:
-			return err
-		}
-		if good++; good <= dryRunItems {
-			fmt.Fprintf(std.out, "%s\n", item.JSON)
+			if !yield(item, err) {
+				return
+			}
 		}
 	}
-	fmt.Fprintf(std.err, "trafficctl: dry run: %s, %s, %s; nothing was sent\n",
-		plural(good, "item"), plural(file.Empty, "empty value"), plural(bad, "unreadable row"))
-	if file.Blank > 0 {
-		fmt.Fprintf(std.err, "trafficctl: %s skipped\n", plural(file.Blank, "blank row"))
-	}
-	if file.AsUTC > 0 {
-		fmt.Fprintf(std.err, "trafficctl: %s without an offset taken as UTC; if they are local, set --zone\n", plural(file.AsUTC, "time"))
-	}
-	if bad > 0 {
-		return errRejected
-	}
-	return nil
 }
 
 // summary is the result of sending. Its JSON member names are stable.
 type summary struct {
+	DryRun bool `json:"dry_run,omitempty"` // nothing was stored
 	send.Tally
 	feed.Counts
 	detectors map[string]send.Detectors
@@ -361,6 +351,9 @@ func (s *summary) print(w io.Writer, rejectedFile string, resumable bool) {
 		}
 	}
 	switch {
+	case s.DryRun:
+		fmt.Fprintln(w, "This was a dry run: the daemon stored nothing.")
+		return
 	case s.Batches+s.BadRows+s.Unknown == 0 && s.Failure == "":
 		fmt.Fprintln(w, "There was nothing to send.")
 	case s.Rejected > 0 && rejectedFile != "":

@@ -253,18 +253,39 @@ func TestProgressLines(t *testing.T) {
 	require.Equal(t, "trafficctl: 2,000 items, 2,000/s, 10 rejected, 5.0 of 10.0 MB (50%) of input read\ntrafficctl: wait\n", w.String())
 }
 
-// TestSendDryRun checks that a dry run parses the whole input, needs no key and sends nothing.
+// TestSendDryRun checks that a dry run reads the whole input, reports what the daemon would reject,
+// and stores nothing.
 func TestSendDryRun(t *testing.T) {
-	t.Setenv(envKey, "")
-	path := file(t, "wide.csv", wideCSV+"158324,yesterday,1,1\n")
-	r := runWith(t, "", append([]string{"send", path, "--dry-run"}, meltFlags...)...)
+	d := newDaemon(t)
+	d.Known = map[string]bool{"158324": true}
+	path := file(t, "wide.csv", "report_id,timestamp,avg_speed_kmh,vehicle_count\n158324,yesterday,1,1\n"+strings.SplitN(wideCSV, "\n", 2)[1])
+	args := to(d, append([]string{"send", path, "--dry-run"}, meltFlags...)...)
+	r := runWith(t, "", args...)
 	require.Equal(t, exitRejected, r.code, r.err)
-	require.Equal(t, wire("158324", "speed", "2014-08-01T07:50:00Z", "2014-08-01T07:55:00Z", "50")+"\n"+
-		wire("158324", "flow", "2014-08-01T07:50:00Z", "2014-08-01T07:55:00Z", "5")+"\n"+
-		wire("158324", "flow", "2014-08-01T07:55:00Z", "2014-08-01T08:00:00Z", "6")+"\n", r.out)
-	require.Contains(t, r.err, `line 4: column timestamp: "yesterday"`)
-	require.Contains(t, r.err, "dry run: 3 items, 1 empty value, 1 unreadable row; nothing was sent")
+	require.Regexp(t, `accepted +3\n +rejected +0\n`, r.out)
+	require.Regexp(t, `unreadable rows skipped +1\n`, r.out)
+	require.Contains(t, r.out, "This was a dry run: the daemon stored nothing.")
+	require.Contains(t, r.err, "trafficctl: "+wire("158324", "speed", "2014-08-01T07:50:00Z", "2014-08-01T07:55:00Z", "50")+"\n")
+	require.Contains(t, r.err, `line 2: column timestamp: "yesterday"`)
+	require.Empty(t, d.Batches())
+
+	// All errors of an item.
+	rejected := filepath.Join(t.TempDir(), "rejected.ndjson")
+	wrong := `{"detectorCode":"A","measureTypeCode":"","timestampFrom":"2014-08-01T07:55:00Z","timestampTo":"2014-08-01T07:50:00Z","value":1}`
+	r = runWith(t, wrong, to(d, "send", "-", "--format", "ndjson", "--dry-run", "--all-errors", "--rejected", rejected, "--json")...)
+	require.Equal(t, exitRejected, r.code, r.err)
+	require.Contains(t, r.out, `"dry_run":true,"accepted":0,"rejected":1,"batches":1,`)
+	require.Contains(t, r.out, `"codes":{"INVALID_INTERVAL":1,"UNKNOWN_DETECTOR":1,"UNKNOWN_MEASURE_TYPE":1}`)
+	require.Equal(t, 3, strings.Count(textOf(t, rejected), "\n"))
+	require.Empty(t, d.Batches())
+
+	requireFailure(t, wrong, "--all-errors requires --dry-run", to(d, "send", "-", "--format", "ndjson", "--all-errors")...)
 	requireFailure(t, "", `--on-bad-row "ignore" must be stop or skip`, "send", path, "--dry-run", "--on-bad-row", "ignore")
+
+	// A proxy that removes the header.
+	d.Before = func(_ int, _ http.ResponseWriter, r *http.Request) bool { r.Header.Del("Prefer"); return false }
+	requireFailure(t, "", "the daemon has stored a batch of the dry run", args...)
+	require.Len(t, d.Batches(), 1, "it is not repeated")
 }
 
 // TestSendDetectorsFromHeader tests a table with a column per detector.

@@ -85,7 +85,7 @@ func printCommand(w io.Writer, t *feed.Table) {
 	case t.Local:
 		add("zone", "ZONE", "")
 	}
-	fmt.Fprintf(w, "\n\nadd --dry-run to send nothing, and --url and --key-file for your installation.\n\n")
+	fmt.Fprintf(w, "\n\nadd --dry-run to store nothing, and --url and --key-file for your installation.\n\n")
 	if t.Local && m.Clock.Zone == nil {
 		fmt.Fprintln(w, "Question: the times have no UTC offset. Which clock wrote them?\n"+
 			"Instead of ZONE, write UTC or, for example, Europe/Berlin.")

@@ -88,6 +88,8 @@ type Submission struct {
 	ProductInstance string
 	Client          string // contract.Client.Owner
 	IdempotencyKey  string // empty if the request has none
+	ValidateOnly    bool   // nothing is stored, and the result has no ID; IdempotencyKey must be empty
+	AllErrors       bool   // with ValidateOnly: the result may have several rejections of an item
 	Trace           trace.SpanContext
 
 	// Body is the compressed body, already received in full: reading never waits for the client.

@@ -45,6 +45,15 @@ func (f *Fault) First() (contract.Code, contract.Field) {
 	return contract.OK, contract.FieldItem
 }
 
+// Without returns the faults of the item except those of some members.
+func (f Fault) Without(ignored contract.FieldSet) Fault {
+	f.LinkID = f.LinkID && !ignored.Has(contract.FieldLinkID)
+	f.Duplicate &^= ignored
+	f.Absent &^= ignored
+	f.WrongType &^= ignored
+	return f
+}
+
 // RawText is a text of the input that the description of a rejection quotes, truncated to
 // contract.EchoLimit, Items.Text[Off:Off+Len]: an invalid timestamp, the JSON value that breaks a
 // rule of Fault or, for an absent member, the name of a similar one.
@@ -93,13 +102,14 @@ type Rejection struct {
 
 const rejectionSize = 16
 
-// Rejections is the list of a batch's rejections, ascending by index.
+// Rejections is the list of a batch's rejections, ascending by index. An item has one, or several if
+// the submission asks for all errors.
 type Rejections struct {
 	List []Rejection
 	text []byte
 }
 
-// Add appends a rejection. Indexes must be ascending. detail is that of contract.AppendDetail; Add
+// Add appends a rejection. Indexes must not descend. detail is that of contract.AppendDetail; Add
 // copies it.
 func (r *Rejections) Add(index int, code contract.Code, field contract.Field, detail []byte) {
 	off := uint32(len(r.text))

@@ -73,7 +73,8 @@ func TestDuplicates(t *testing.T) {
 			seen[id] = true
 		}
 		var rejected batch.Rejections
-		require.Equal(t, want, v.Validate(itemsOf(ids...), known, time.Now().UnixNano(), &rejected), "round %d", round)
+		_, duplicates := v.Validate(itemsOf(ids...), known, time.Now().UnixNano(), false, &rejected)
+		require.Equal(t, want, duplicates, "round %d", round)
 	}
 }
 

@@ -212,11 +212,14 @@ func New(cfg Config) *Validator {
 	return v
 }
 
-// Validate appends a rejection for each invalid item to out, in ascending order of Index. known is
-// the registry snapshot; now is in nanoseconds since the Unix epoch. duplicates is the number of
-// valid items that have the same detector, measure type and interval as an earlier one, which they
-// replace in the archive (contract 1.3).
-func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64, out *batch.Rejections) (duplicates int) {
+// Validate appends a rejection for each invalid item to out, in ascending order of Index, or with
+// allErrors also for the errors that would follow if they were corrected one by one (contract 1.6).
+// known is the registry snapshot; now is in nanoseconds since the Unix epoch. It returns the number
+// of valid items, and how many of them have the same detector, measure type and interval as an
+// earlier one, which they replace in the archive (contract 1.3).
+func (v *Validator) Validate(
+	it *batch.Items, known *batch.Detectors, now int64, allErrors bool, out *batch.Rejections,
+) (valid, duplicates int) {
 	v.latest = now + v.tolerance
 	v.follower.use(known)
 	clear(v.hints)
@@ -238,47 +241,85 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 		if len(faults) > 0 && faults[0].Row == uint32(row) {
 			fault, faults = &faults[0], faults[1:]
 		}
-		if code, field, detail := v.check(it, row, fault); code != contract.OK {
-			out.Add(row, code, field, detail)
-			v.detectors[row] = unknown
+		code, field, detail := v.check(it, row, fault, 0)
+		if code == contract.OK {
+			valid++
+			continue
 		}
+		out.Add(row, code, field, detail)
+		if allErrors {
+			v.addOthers(it, row, fault, code, field, out)
+		}
+		v.detectors[row] = unknown
 	}
 	for index := it.Rows(); index < it.Count; index++ {
 		out.Add(index, contract.BatchLimitExceeded, contract.FieldItem, nil) // rule 1
 	}
-	return v.seen.count(it, v.detectors)
+	return valid, v.seen.count(it, v.detectors)
 }
+
+// addOthers adds the errors of a row that follow its first one. A field with an error is not
+// examined further, except that an invalid interval may also end in the future.
+func (v *Validator) addOthers(
+	it *batch.Items, row int, fault *batch.Fault, code contract.Code, field contract.Field, out *batch.Rejections,
+) {
+	var ignored contract.FieldSet
+	var detail []byte
+	for field != contract.FieldItem {
+		if code == contract.InvalidInterval {
+			field = contract.FieldTimestampFrom
+		}
+		ignored |= field.Bit()
+		if code, field, detail = v.check(it, row, fault, ignored); code != contract.OK {
+			out.Add(row, code, field, detail)
+		}
+	}
+}
+
+// anyValue applies to the value of an item whose measure type has an error.
+var anyValue = typeRule{allowed: true, valueRange: finite}
 
 // check applies the rules of contract 1.2 to a row, in order. It returns the code of the
 // first rule that the row breaks, the invalid field, and the input to quote or the allowed range,
-// or contract.OK. Rule 1, the batch limit, concerns only items without a row.
-func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code contract.Code, field contract.Field, detail []byte) {
-	if fault != nil { // 2 to 6
-		code, field := fault.First()
-		return code, field, it.RawOf(row, field)
+// or contract.OK. Rule 1, the batch limit, concerns only items without a row. Rules that need an
+// ignored field are skipped.
+func (v *Validator) check(
+	it *batch.Items, row int, fault *batch.Fault, ignored contract.FieldSet,
+) (code contract.Code, field contract.Field, detail []byte) {
+	if fault != nil {
+		rest := fault.Without(ignored)
+		if code, field := rest.First(); code != contract.OK { // 2 to 6
+			return code, field, it.RawOf(row, field)
+		}
 	}
-	kind := &v.types[it.Type[row]]
+	kind := &anyValue
+	if !ignored.Has(contract.FieldMeasureTypeCode) {
+		kind = &v.types[it.Type[row]]
+	}
 	from, to := it.From[row], it.To[row]
 	switch {
-	case v.detectors[row] == unknown: // 7
+	case v.detectors[row] == unknown && !ignored.Has(contract.FieldDetectorCode): // 7
 		return contract.UnknownDetector, contract.FieldDetectorCode, v.detail(it.Code(row), v.hint(it.Code(row)))
 	case !kind.allowed: // 8
 		return contract.UnknownMeasureType, contract.FieldMeasureTypeCode, it.TypeCode(int(it.Type[row]))
-	case from == batch.NoTime: // 9
+	case from == batch.NoTime && !ignored.Has(contract.FieldTimestampFrom): // 9
 		return contract.InvalidTimestamp, contract.FieldTimestampFrom, it.RawOf(row, contract.FieldTimestampFrom)
-	case to == batch.NoTime:
+	case to == batch.NoTime && !ignored.Has(contract.FieldTimestampTo):
 		return contract.InvalidTimestamp, contract.FieldTimestampTo, it.RawOf(row, contract.FieldTimestampTo)
-	case to < from: // 10
+	case to < from && ignored&interval == 0: // 10
 		return contract.InvalidInterval, contract.FieldTimestampTo, v.detail(v.time(0, to), v.time(1, from))
-	case to > v.latest: // 11
+	case to > v.latest && !ignored.Has(contract.FieldTimestampTo): // 11
 		return contract.TimestampInFuture, contract.FieldTimestampTo, v.time(0, to)
-	case !kind.has(it.Value[row]): // 12
+	case !kind.has(it.Value[row]) && !ignored.Has(contract.FieldValue): // 12
 		return contract.InvalidValue, contract.FieldValue, v.detail(v.number(it.Value[row]), kind.text)
-	case it.HasQuality(row) && !v.quality.has(it.Quality[row]): // 13
+	case it.HasQuality(row) && !v.quality.has(it.Quality[row]) && !ignored.Has(contract.FieldQuality): // 13
 		return contract.InvalidQuality, contract.FieldQuality, v.detail(v.number(it.Quality[row]), v.quality.text)
 	}
 	return contract.OK, contract.FieldItem, nil
 }
+
+// interval is what rule 10 needs.
+const interval = contract.FieldSet(1<<contract.FieldTimestampFrom | 1<<contract.FieldTimestampTo)
 
 // validTypeCode reports whether a measure type code is well formed (rule 8).
 func validTypeCode(code []byte) bool {

@@ -45,7 +45,7 @@ func TestRuleOrder(t *testing.T) {
 	members := []string{`"detectorCode":"A"`, `"measureTypeCode":"speed"`, `"timestampFrom":"2026-01-01T00:00Z"`, `"timestampTo":"2026-01-01T00:05Z"`, `"value":7`, `"quality":0`}
 	check := func() (string, string) {
 		var out batch.Rejections
-		v.Validate(decoded(t, "{"+strings.Join(members, ",")+"}"), set("A"), now.UnixNano(), &out)
+		v.Validate(decoded(t, "{"+strings.Join(members, ",")+"}"), set("A"), now.UnixNano(), false, &out)
 		if out.Len() == 0 {
 			return "", ""
 		}
@@ -88,7 +88,7 @@ func TestBounds(t *testing.T) {
 	f := func(item, want string) {
 		t.Helper()
 		var out batch.Rejections
-		v.Validate(decoded(t, item), set("A", strings.Repeat("b", 256)), now.UnixNano(), &out)
+		v.Validate(decoded(t, item), set("A", strings.Repeat("b", 256)), now.UnixNano(), false, &out)
 		got := ""
 		for _, x := range out.List {
 			got = x.Code.String()
@@ -117,7 +117,7 @@ func TestItemsBeyondBatchLimitAreRejected(t *testing.T) {
 		items[i] = "{}"
 	}
 	var out batch.Rejections
-	New(DefaultConfig()).Validate(decoded(t, items...), set(), now.UnixNano(), &out)
+	New(DefaultConfig()).Validate(decoded(t, items...), set(), now.UnixNano(), false, &out)
 	require.Equal(t, 1003, out.Len())
 	for i, x := range out.List {
 		want := contract.MissingField
@@ -164,7 +164,7 @@ func TestDetails(t *testing.T) {
 		t.Helper()
 		var out batch.Rejections
 		v.Validate(decoded(t, fmt.Sprintf(`{"detectorCode":"A","measureTypeCode":%q,"timestampFrom":"2026-01-01T00:00Z","timestampTo":"2026-01-01T00:00Z",`+
-			`"value":%s,"quality":%s}`, kind, value, quality)), set("A"), now.UnixNano(), &out)
+			`"value":%s,"quality":%s}`, kind, value, quality)), set("A"), now.UnixNano(), false, &out)
 		require.Equal(t, want, string(out.Detail(out.List[0])))
 	}
 	f("speed", "-1", "1", "-1\xff from 0 to 100")
@@ -196,7 +196,7 @@ func TestPrefixes(t *testing.T) {
 		for value := range 5 {
 			var out batch.Rejections
 			v.Validate(decoded(t, fmt.Sprintf(`{"detectorCode":"A","measureTypeCode":%q,"timestampFrom":"2026-01-01T00:00Z","timestampTo":"2026-01-01T00:00Z","value":%d}`,
-				kind, value)), set("A"), now.UnixNano(), &out)
+				kind, value)), set("A"), now.UnixNano(), false, &out)
 			require.Equal(t, float64(value) > want, len(out.List) > 0, "%s %d", kind, value)
 			if want < 0 {
 				require.Equal(t, contract.UnknownMeasureType, out.List[0].Code)
@@ -218,7 +218,7 @@ func TestPrefixes(t *testing.T) {
 	for _, kind := range []string{"s peed", strings.Repeat("s", 65)} { // not well formed, whatever the entries are
 		var out batch.Rejections
 		v.Validate(decoded(t, fmt.Sprintf(`{"detectorCode":"A","measureTypeCode":%q,"timestampFrom":"2026-01-01T00:00Z","timestampTo":"2026-01-01T00:00Z","value":1}`, kind)),
-			set("A"), now.UnixNano(), &out)
+			set("A"), now.UnixNano(), false, &out)
 		require.Equal(t, contract.UnknownMeasureType, out.List[0].Code)
 	}
 	require.Equal(t, "allowed are *", cfg.Allowed().MeasureTypes)
@@ -243,7 +243,7 @@ func TestSeen(t *testing.T) {
 			item = append(item, `"`+strings.ToUpper(member)+`":"x"`)
 		}
 		var out batch.Rejections
-		v.Validate(decoded(t, strings.Join(item, ",")+"}"), known, now.UnixNano(), &out)
+		v.Validate(decoded(t, strings.Join(item, ",")+"}"), known, now.UnixNano(), false, &out)
 		require.Equal(t, 1, out.Len(), item)
 		allowed := DefaultConfig().Allowed()
 		allowed.ProductInstance = "city"
@@ -287,7 +287,7 @@ func TestHintsAreBounded(t *testing.T) {
 	}
 	for range 2 {
 		var out batch.Rejections
-		v.Validate(decoded(t, items...), set(codes...), now.UnixNano(), &out)
+		v.Validate(decoded(t, items...), set(codes...), now.UnixNano(), false, &out)
 		require.Equal(t, "255\xff0255", string(out.Detail(out.List[maxHints-1])))
 		require.Equal(t, "256", string(out.Detail(out.List[maxHints])))
 		require.Equal(t, "7\xff07", string(out.Detail(out.List[maxHints+1])))
@@ -316,7 +316,7 @@ func TestValidateDoesNotAllocate(t *testing.T) {
 	var out batch.Rejections
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		out.Reset()
-		v.Validate(it, known, now.UnixNano(), &out)
+		v.Validate(it, known, now.UnixNano(), false, &out)
 	}))
 	require.Equal(t, 2, out.Len())
 }

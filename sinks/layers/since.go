@@ -1,7 +1,6 @@
 package layers
 
 import (
-	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -139,17 +138,7 @@ func (l *Layer) replacement(c *contract.Client, ctx *fasthttp.RequestCtx, q *que
 
 // preferredWait returns the seconds of the first wait in Prefer (RFC 7240), at most maxWait, or 0.
 func preferredWait(h *fasthttp.RequestHeader) int {
-	for _, rest := range h.PeekAll("Prefer") {
-		for len(rest) > 0 {
-			var e negotiate.Element
-			e, rest = negotiate.Next(rest)
-			name, value, _ := bytes.Cut(e.Value, []byte{'='})
-			if !bytes.EqualFold(bytes.TrimSpace(name), []byte("wait")) {
-				continue
-			}
-			seconds, _ := strconv.Atoi(strings.Trim(string(bytes.TrimSpace(value)), `"`)) // 0 if it is not a number
-			return max(0, min(seconds, int(maxWait/time.Second)))
-		}
-	}
-	return 0
+	value, _ := negotiate.Preference(h, "wait")
+	seconds, _ := strconv.Atoi(strings.Trim(value, `"`)) // 0 if it is not a number
+	return max(0, min(seconds, int(maxWait/time.Second)))
 }

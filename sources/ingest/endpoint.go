@@ -71,28 +71,58 @@ func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) *contrac
 	if apiErr == nil {
 		apiErr = checkHeader(h, e.receiver.MaxBytes)
 	}
-	if apiErr != nil {
+	if _, validateOnly := negotiate.Preference(h, preferValidateOnly); apiErr != nil && !validateOnly {
 		countError(apiErr)
 	}
 	return apiErr
 }
 
-// Handle receives the body, submits it and responds with a 207. items is the number of decoded
-// items, even if Handle returns an error.
+// Preferences of a dry run (contract 1.6).
+const (
+	preferValidateOnly = "validate-only"
+	preferAllErrors    = "all-errors"
+)
+
+// Handle receives the body, submits it and responds with a 207, or with a 200 to a dry run. items is
+// the number of decoded items, even if Handle returns an error.
 func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	s := submissions.Get().(*batch.Submission)
 	defer func() {
 		s.Reset()
 		submissions.Put(s)
 	}()
-	s.ProductInstance, s.Client, s.IdempotencyKey = c.ProductInstance, c.Owner, string(ctx.Request.Header.Peek(idempotencyHeader))
-	request := span.Of(ctx)
-	s.Trace = request.SpanContext()
+	h := &ctx.Request.Header
+	s.ProductInstance, s.Client, s.Trace = c.ProductInstance, c.Owner, span.Of(ctx).SpanContext()
+	if _, s.ValidateOnly = negotiate.Preference(h, preferValidateOnly); s.ValidateOnly {
+		_, s.AllErrors = negotiate.Preference(h, preferAllErrors)
+	} else {
+		s.IdempotencyKey = string(h.Peek(idempotencyHeader))
+	}
 	if err := e.submit(ctx, c.Owner, s); err != nil {
-		countError(err)
+		if !s.ValidateOnly {
+			countError(err)
+		}
 		return s.Result.Items, err
 	}
-	r := &s.Result
+	items = s.Result.Items
+	if s.ValidateOnly {
+		ctx.SetStatusCode(fasthttp.StatusOK)
+		applied := preferValidateOnly
+		if s.AllErrors {
+			applied += ", " + preferAllErrors
+		}
+		ctx.Response.Header.Set("Preference-Applied", applied)
+	} else {
+		e.record(c, ctx, &s.Result)
+		ctx.SetStatusCode(fasthttp.StatusMultiStatus)
+		ctx.Response.Header.Set("Batch-Id", s.Result.ID.String())
+	}
+	respond(ctx, &s.Result, e.memory, c.Owner)
+	return items, nil
+}
+
+// record counts and logs a batch that gets a 207.
+func (e *Endpoint) record(c *contract.Client, ctx *fasthttp.RequestCtx, r *batch.Result) {
 	e.count(c.Name, r)
 	if itemsDuplicate.Add(float64(r.Duplicates)); r.Duplicates > 0 {
 		if _, warned := e.warned.LoadOrStore(c.Name, struct{}{}); !warned {
@@ -104,13 +134,10 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	e.log.Debug().Str("batch_id", r.ID.String()).Str("client", c.Name).
 		Bytes("trace_id", ctx.Response.Header.Peek("Trace-Id")).
 		Int("accepted", r.Accepted).Int("rejected", r.Rejected()).Bool("replay", r.Replay).Msg("processed a batch")
-	if request.IsRecording() {
+	if request := span.Of(ctx); request.IsRecording() {
 		request.SetAttributes(attribute.Stringer("trafficd.batch_id", r.ID), attribute.Int("trafficd.accepted", r.Accepted),
 			attribute.Int("trafficd.rejected", r.Rejected()), attribute.Bool("trafficd.replay", r.Replay))
 	}
-	items = r.Items
-	respond(ctx, r, e.memory, c.Owner)
-	return items, nil
 }
 
 // submit receives the body and passes it to the pipeline, while it holds the key. It releases the

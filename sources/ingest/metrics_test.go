@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/lib/metrics"
@@ -91,4 +93,24 @@ func TestClientPeriod(t *testing.T) {
 	f(59, 61, repeat(50, 55, 65)...)                                         // jitter
 	f(60, 70, append(append(repeat(50, 60), 6*3600), repeat(500, 60)...)...) // an outage is forgotten
 	f(850, 950, append(repeat(50, 60), repeat(20, 900)...)...)               // a new period
+}
+
+// TestDryRunsAreNotCounted checks that a dry run changes no counter of batches or items.
+func TestDryRunsAreNotCounted(t *testing.T) {
+	var h fasthttp.RequestHeader
+	h.Set("Prefer", "validate-only")
+	unavailable := batches[contract.ServiceUnavailable]
+	before := testutil.ToFloat64(unavailable)
+	e := New(DefaultConfig(), notReady{}, zerolog.Nop())
+	require.NotNil(t, e.Admit(&contract.Client{}, &h))
+	require.Equal(t, before, testutil.ToFloat64(unavailable))
+	h.Del("Prefer")
+	require.NotNil(t, e.Admit(&contract.Client{}, &h))
+	require.Equal(t, before+1, testutil.ToFloat64(unavailable))
+}
+
+type notReady struct{ Pipeline }
+
+func (notReady) Ready(string) *contract.APIError {
+	return contract.Unavailable("for a test", time.Second)
 }

@@ -15,13 +15,12 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// respond writes the 207 response (contract 5.2 and 1.3). It leaves r empty.
+// respond writes the response to a batch or a dry run (contract 5.2 and 1.3), except its status and
+// the headers in which they differ. It leaves r empty.
 func respond(ctx *fasthttp.RequestCtx, r *batch.Result, memory *admission.Quotas, client string) {
 	h := &ctx.Response.Header
-	ctx.SetStatusCode(fasthttp.StatusMultiStatus)
 	h.SetContentType("application/json")
 	h.Set(fasthttp.HeaderVary, "Accept, Accept-Encoding")
-	h.Set("Batch-Id", r.ID.String())
 	if r.Replay {
 		h.Set("Idempotent-Replay", "true")
 	}

@@ -272,3 +272,46 @@ func TestUnreadResponsesLeaveMemory(t *testing.T) {
 	require.Greater(t, served, 1)
 	require.Less(t, served, requests)
 }
+
+// TestDryRun checks the response to a batch that is only validated: it differs from a 207 in its
+// status and headers, uses up no Idempotency-Key, and is not counted as a batch.
+func TestDryRun(t *testing.T) {
+	var got batch.Submission
+	var held int
+	p := &stages{}
+	addr := start(t, p, nil)
+	body := zip(measurements("known", "B"))
+	_, want := dial(t, addr).begin(length(body)).send(body).response()
+	p.submit = func(s *batch.Submission) error {
+		got, held = *s, p.holds()
+		return nil
+	}
+	f := func(prefer, applied string, allErrors bool) {
+		t.Helper()
+		resp, text := dial(t, addr).begin(length(body) + "Idempotency-Key: k\r\n" + prefer).send(body).response()
+		require.Equal(t, 200, resp.StatusCode)
+		require.Equal(t, want, text)
+		require.Equal(t, applied, resp.Header.Get("Preference-Applied"))
+		require.Empty(t, resp.Header.Values("Batch-Id"))
+		require.True(t, got.ValidateOnly)
+		require.Equal(t, allErrors, got.AllErrors)
+		require.Empty(t, got.IdempotencyKey)
+		require.Zero(t, held)
+	}
+	f("Prefer: validate-only\r\n", "validate-only", false)
+	f("Prefer: wait=3, Validate-Only; x=y\r\n", "validate-only", false)
+	f("Prefer: validate-only, all-errors\r\n", "validate-only, all-errors", true)
+	f("Prefer: all-errors\r\nPrefer: validate-only\r\n", "validate-only, all-errors", true)
+
+	resp, _ := dial(t, addr).begin(length(body) + "Idempotency-Key: k\r\nPrefer: all-errors\r\n").send(body).response()
+	require.Equal(t, 207, resp.StatusCode)
+	require.Empty(t, resp.Header.Get("Preference-Applied"))
+	require.False(t, got.ValidateOnly || got.AllErrors)
+	require.Equal(t, "k", got.IdempotencyKey)
+
+	// The same checks of the header and the body.
+	resp, _ = dial(t, addr).begin(length(body) + "Idempotency-Key: k\r\nIdempotency-Key: l\r\nPrefer: validate-only\r\n").send(body).response()
+	require.Equal(t, 400, resp.StatusCode)
+	resp, _ = dial(t, addr).begin(length("plain") + "Prefer: validate-only\r\n").send("plain").response()
+	require.Equal(t, 415, resp.StatusCode)
+}

@@ -167,6 +167,24 @@ const maxResult = 128 << 20
 // *Error for a status other than 207. After any other error, the batch may have been accepted;
 // repeating the same request is safe if it has a key.
 func (c *Client) Post(ctx context.Context, idempotencyKey string, packed []byte) (*Posted, error) {
+	return c.post(ctx, http.StatusMultiStatus, "Idempotency-Key", idempotencyKey, packed)
+}
+
+// DryRun posts a batch once, for validation only (contract 1.6). With allErrors, the result has
+// every error of an item.
+func (c *Client) DryRun(ctx context.Context, allErrors bool, packed []byte) (*Posted, error) {
+	preference := "validate-only"
+	if allErrors {
+		preference += ", all-errors"
+	}
+	p, err := c.post(ctx, http.StatusOK, "Prefer", preference, packed)
+	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusMultiStatus {
+		e.Description = "the daemon has stored a batch of the dry run; check for a proxy that removes the header Prefer"
+	}
+	return p, err
+}
+
+func (c *Client) post(ctx context.Context, status int, header, value string, packed []byte) (*Posted, error) {
 	req, err := c.NewRequest(ctx, http.MethodPost, bytes.NewReader(packed))
 	if err != nil {
 		return nil, err
@@ -174,15 +192,15 @@ func (c *Client) Post(ctx context.Context, idempotencyKey string, packed []byte)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Content-Encoding", "gzip")
 	req.Header.Set("Accept", "application/json")
-	if idempotencyKey != "" {
-		req.Header.Set("Idempotency-Key", idempotencyKey)
+	if value != "" {
+		req.Header.Set(header, value)
 	}
 	resp, err := c.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusMultiStatus {
+	if resp.StatusCode != status {
 		return nil, c.ReadError(resp)
 	}
 	p := &Posted{Header: resp.Header}

@@ -1,10 +1,14 @@
 // Package negotiate evaluates the request headers that select a response, as defined in RFC 9110:
 // Accept and Accept-Encoding (section 12.5), conditions (13.1) and ranges (14). It also parses
-// Content-Encoding (8.4). Headers may be repeated. The functions of this package do not allocate,
+// Content-Encoding (8.4) and Prefer (RFC 7240). Headers may be repeated. The functions of this package do not allocate,
 // except when they parse dates in obsolete formats.
 package negotiate
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/valyala/fasthttp"
+)
 
 // Quality is the weight of an alternative in thousandths. 0 means not acceptable; the default is
 // 1000.
@@ -124,6 +128,22 @@ func CodingQuality(lines [][]byte, coding []byte) Quality {
 
 // AcceptsGzip reports whether Accept-Encoding allows gzip.
 func AcceptsGzip(lines [][]byte) bool { return CodingQuality(lines, gzip) > 0 }
+
+// Preference returns the value of the first preference with this name in Prefer (RFC 7240). The name
+// is ASCII in lower case.
+func Preference(h *fasthttp.RequestHeader, name string) (value string, ok bool) {
+	for _, rest := range h.PeekAll("Prefer") {
+		for len(rest) > 0 {
+			var e Element
+			e, rest = Next(rest)
+			found, text, _ := bytes.Cut(e.Value, []byte{'='})
+			if bytes.EqualFold(bytes.TrimSpace(found), []byte(name)) {
+				return string(bytes.TrimSpace(text)), true
+			}
+		}
+	}
+	return "", false
+}
 
 // CountGzip returns how many times gzip or x-gzip occurs in the lines of a Content-Encoding header.
 // other is the first coding that is neither gzip nor ignored, or nil if there is none. ignored may

@@ -99,7 +99,7 @@ func codesOf(t *testing.T, cfg MeasurementConfig, items [][]byte) map[int]string
 		var decoded batch.Items
 		require.NoError(t, decoder.Decode(text(append(body, make([]byte, decode.Padding)...)[:len(body)]), &decoded))
 		var rejections batch.Rejections
-		validator.Validate(&decoded, detectors, time.Now().UnixNano(), &rejections)
+		validator.Validate(&decoded, detectors, time.Now().UnixNano(), false, &rejections)
 		for _, r := range rejections.List {
 			codes[start+int(r.Index)] = r.Code.String()
 		}
