@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"regexp"
 	"sync"
 	"time"
 
@@ -44,7 +46,7 @@ func (t TLS) Config(section string) (*tls.Config, error) {
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify}
 	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
+		pem, err := readPEM(t.CA)
 		if err != nil {
 			return nil, fmt.Errorf("%sca: cannot read the CA certificates: %w", section, err)
 		}
@@ -53,7 +55,17 @@ func (t TLS) Config(section string) (*tls.Config, error) {
 		}
 	}
 	if t.Cert != "" && t.Key != "" {
-		load := func() (tls.Certificate, error) { return tls.LoadX509KeyPair(t.Cert, t.Key) }
+		load := func() (pair tls.Certificate, err error) {
+			cert, err := readPEM(t.Cert)
+			if err != nil {
+				return pair, err
+			}
+			key, err := readPEM(t.Key)
+			if err != nil {
+				return pair, err
+			}
+			return tls.X509KeyPair(cert, key)
+		}
 		pair, err := load()
 		if err != nil {
 			return nil, fmt.Errorf("%scert and %skey: cannot load the client certificate %s with key %s: %w", section, section, t.Cert, t.Key, err)
@@ -71,6 +83,16 @@ func (t TLS) Config(section string) (*tls.Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// boundary matches the first and the last line of a PEM block.
+var boundary = regexp.MustCompile(`\s*(-----(?:BEGIN|END) [A-Z0-9 ]+-----)\s*`)
+
+// readPEM reads a PEM file, also one whose line breaks were replaced by spaces or by \n, as happens
+// to secrets in environment variables.
+func readPEM(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	return boundary.ReplaceAll(bytes.ReplaceAll(text, []byte(`\n`), []byte("\n")), []byte("\n$1\n")), err
 }
 
 // CheckFiles returns an error if the files cannot be used, or if the client certificate is not
