@@ -79,7 +79,7 @@ func TestInvalid(t *testing.T) {
 	f := func(want error, packed ...[]byte) {
 		t.Helper()
 		_, err := read(bytes.NewReader(bytes.Join(packed, nil)))
-		require.Equal(t, want, err)
+		require.ErrorIs(t, err, want)
 	}
 	abc := member(t, "abc", nil)
 	f(ErrEmpty)
