@@ -29,11 +29,23 @@ import (
 const feedHelp = `Traffic authorities publish what their detectors measure as DATEX II or in formats of
 their own, some with a list of the detectors (--sites), which names the lane and the class
 of vehicles of each value. These commands read such a document from a file, standard input
-or a URL. A table in CSV, JSON or XML is a document, too: --format rows, with the meaning
-of its columns in --rows.
+or a URL.
 
 check shows what is in it. add does so, and configures a feeder and a daemon for it. send
---format sends one document. sites writes its detectors for the registry of the daemon.`
+--format sends one document. sites writes its detectors for the registry of the daemon.
+
+A table in CSV, JSON or XML is a document, too, if --rows is a file such as this one. The
+comment about feeds in feeder --print-config explains every key:
+
+` + rowsExample
+
+const rowsExample = `  form: csv     # or json or xml, with the path of its rows
+  detector: id  # a column
+  at: time      # ISO 8601, unless there is a layout
+  values:
+    - {column: kmh, measure: speed}
+    - {column: n, measure: flow, unit: vehicles}  # in the interval, which is --period
+`
 
 // publication is a document of an authority and how to read it.
 type publication struct {

@@ -51,8 +51,8 @@ func TestSendPublication(t *testing.T) {
 	require.NotContains(t, all, `"measureTypeCode":"speed.i1"`)
 
 	d = newDaemon(t)
-	mapping := file(t, "rows.yaml", "form: csv\nseparator: ';'\ndetector: id\nat: t\nvalues: [{column: kmh, measure: speed}, {column: n, measure: flow, unit: vehicles}]\n")
-	requireSuccess(t, "id;t;kmh;n\nA;2026-03-29 03:30:00;48;7\n",
+	mapping := file(t, "rows.yaml", rowsExample)
+	requireSuccess(t, "id,time,kmh,n\nA,2026-03-29 03:30:00,48,7\n",
 		to(d, "send", "-", "--format", "rows", "--rows", mapping, "--period", "5m", "--zone", "Europe/Copenhagen")...)
 	require.JSONEq(t, `{"detectorCode":"A","measureTypeCode":"flow","timestampFrom":"2026-03-29T01:30:00Z","timestampTo":"2026-03-29T01:35:00Z","value":84}`, texts(d)[1])
 
