@@ -24,6 +24,7 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"
+	schema "trafficd/schemas/clickhouse"
 	"trafficd/schemas/contract"
 	"trafficd/sinks/clickhouse"
 	"trafficd/sinks/layers"
@@ -32,6 +33,7 @@ import (
 	"trafficd/sources/ingest"
 	"trafficd/sources/registry"
 	"trafficd/sources/routing"
+	"trafficd/sources/sites"
 )
 
 type daemon struct {
@@ -53,6 +55,7 @@ type daemon struct {
 	layer       *layers.Layer
 	forecasts   *forecasts.Forecasts
 	routing     *routing.Service
+	sites       *sites.Service // nil: no archive
 	api         *api.Server
 
 	reloads reloads
@@ -104,12 +107,19 @@ func (d *daemon) steps() []step {
 		{
 			"operators' listener",
 			func() (err error) {
+				if d.sites, err = openSites(cfg.ClickHouse); err != nil {
+					return err
+				}
 				if d.ops, err = ops.Start(cfg.Ops, d.readiness, d.operatorRoutes(), log); err == nil && cfg.Ops.Listen != "" {
 					log.Info().Str("url", "http://"+d.ops.Address()+"/").Msg("web page for operators")
 				}
 				return err
 			},
-			func(ctx context.Context) error { d.ops.Stop(ctx); return nil },
+			func(ctx context.Context) error {
+				d.ops.Stop(ctx)
+				d.sites.Close()
+				return nil
+			},
 		},
 		{
 			"tracing",
@@ -241,6 +251,15 @@ func (d *daemon) steps() []step {
 		{"clients' listener", d.startAPI, d.stopAPI},
 		notifyStep(log, func() { d.readiness() }), // which takes the locks of all parts
 	}
+}
+
+// openSites returns what the operators' map reads from the archive, nil if there is none.
+func openSites(c config.ClickHouse) (*sites.Service, error) {
+	if !c.Enabled {
+		return nil, nil
+	}
+	layout := schema.Layout{Database: c.Database, Table: c.Table, Cluster: c.Cluster}
+	return sites.New(sites.Archive{Addresses: c.Addresses, Login: c.ClickHouse, Layout: layout})
 }
 
 // settingError prefixes an error with the key of the setting that caused it.

@@ -23,6 +23,7 @@ import (
 	"trafficd/sources/ingest"
 	"trafficd/sources/page"
 	"trafficd/sources/routing"
+	"trafficd/sources/sites"
 )
 
 // schemasPath is the path of the interface descriptions. Below it, each protobuf definition has the
@@ -118,6 +119,10 @@ func (d *daemon) operatorRoutes() map[string]http.Handler {
 	for name, h := range page.New(d.cfg.UI, d.pageSettings(), "index.html") {
 		add("/"+cmp.Or(name, "{$}"), h)
 	}
+	if d.sites != nil {
+		add(sites.Path, d.sites.ServeSites)
+		add(sites.HourPath, d.sites.ServeHour)
+	}
 	if d.cfg.UI.Forecaster != "" {
 		routes["GET "+page.StreetPath] = d.cfg.UI.Street()
 	}
@@ -129,6 +134,7 @@ func (d *daemon) pageSettings() page.Settings {
 	slices.Sort(horizons) // in the order of time
 	s := page.Settings{
 		Horizons: horizons, StaleAfter: d.cfg.Layers.StaleAfter.Seconds(), Forecasts: d.cfg.Forecasts.Feed != "",
+		Sites: d.cfg.ClickHouse.Enabled,
 	}
 	for _, t := range d.cfg.Pipeline.Validate.MeasureTypes {
 		s.MeasureTypes = append(s.MeasureTypes, page.MeasureType{Code: t.Code, Unit: t.Unit, Min: t.Min, Max: t.Max})

@@ -232,6 +232,9 @@ func (c Config) grants() []string {
 			list = append(list, fmt.Sprintf("INSERT ON `%s`.`%s_%s`", c.Database, c.Table, name))
 		}
 	}
+	for _, name := range []string{"registry", "detectors", "last", "1h", "current"} { // for the map (package sites)
+		list = append(list, fmt.Sprintf("SELECT ON `%s`.`%s_%s`", c.Database, c.Table, name))
+	}
 	if c.Migrate {
 		for _, privilege := range []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "DROP VIEW", "DROP TABLE", "ALTER TABLE", "SELECT"} {
 			list = append(list, fmt.Sprintf("%s ON `%s`.*", privilege, c.Database))

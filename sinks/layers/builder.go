@@ -156,7 +156,9 @@ func (b *builder) setZones(names []string, now time.Time) {
 			for _, v := range b.views {
 				b.zones[name].asked[v.kind()] = &[numFormats][numEncodings]atomic.Int64{}
 			}
-			b.zones[name].asked[view{}][protobuf][gzipped].Store(now.Unix())
+			if first := b.zones[name].asked[view{}]; first != nil { // there are horizons
+				first[protobuf][gzipped].Store(now.Unix())
+			}
 		}
 		b.zones[name].until = time.Time{}
 	}

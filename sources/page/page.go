@@ -57,6 +57,7 @@ type Settings struct {
 	LeftHand   bool    `json:"leftHand"`
 	Basemap    bool    `json:"basemap"`    // whether basemapName exists
 	Forecaster bool    `json:"forecaster"` // whether StreetPath exists
+	Sites      bool    `json:"sites"`      // whether the archive has current speeds of detectors, for operators
 
 	MeasureTypes []MeasureType `json:"measureTypes,omitempty"` // for operators
 }
@@ -126,7 +127,7 @@ func (c Config) Street() http.Handler {
 func New(cfg Config, s Settings, entry string) Page {
 	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operatorsEntry
 	if entry != operatorsEntry {
-		s.MeasureTypes = nil
+		s.MeasureTypes, s.Sites = nil, false
 	}
 	all := Page{}
 	all.add("", entry, policy, content(dist, "dist/"+entry))

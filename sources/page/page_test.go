@@ -78,11 +78,14 @@ func TestFiles(t *testing.T) {
 		require.Equal(t, string(plain.Body()), string(text), name)
 	}
 	require.Less(t, total, 800_000, "total size in bytes, compressed with gzip")
-	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"forecasts":false,"leftHand":false,"basemap":false,"forecaster":false}`,
+	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"forecasts":false,"leftHand":false,"basemap":false,"forecaster":false,"sites":false}`,
 		string(get(t, p, "settings.json").Body()))
 	for _, name := range []string{"index.html", "map.html", "assets/", basemapName} {
 		require.NotContains(t, p, name)
 	}
+	own := string(get(t, New(Config{}, Settings{Sites: true}, "index.html"), "settings.json").Body())
+	require.Contains(t, own, `"sites":true`)
+	require.NotContains(t, string(get(t, New(Config{}, Settings{Sites: true}, "map.html"), "settings.json").Body()), `"sites":true`)
 	require.NotEqual(t, string(get(t, p, "").Body()), string(get(t, New(Config{}, Settings{}, "map.html"), "").Body()))
 }
 

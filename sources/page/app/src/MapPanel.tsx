@@ -4,6 +4,7 @@ import type { LayerState } from "./client";
 import { duration, whole, zoned } from "./format";
 import type { Geometry } from "./network";
 import { css, label, type Palette, type Scale } from "./palette";
+import type { SitesState } from "./sites";
 
 /** Age and coverage of the layer, updated every second. A stale layer gets a banner across the map. */
 export function Freshness(props: {
@@ -61,8 +62,40 @@ function staleness(
   return "";
 }
 
-export function Legend(props: { colours: Palette; scale: Scale; onScale: (s: Scale) => void }) {
-  const { colours, scale, onScale } = props;
+/** The sites on the map, and why their speeds are not current. */
+export function SitesNote(props: { sites: SitesState; known: number }) {
+  const { places, time, problem } = props.sites;
+  const count = places.reduce((n, p) => n + p.sites.length, 0);
+  return (
+    <>
+      {problem && (
+        <p class="banner" role="alert">
+          <strong>Stale sites. </strong>
+          {`${problem}.`}
+          {time && places.length > 0 && ` These speeds are from ${zoned(time, true)}.`}
+        </p>
+      )}
+      {count > 0 && (
+        <p class="freshness">
+          <b>{whole(count)} sites</b>
+          {count !== places.length && ` at ${whole(places.length)} places`}, {whole(props.known)} with a speed
+          now
+        </p>
+      )}
+    </>
+  );
+}
+
+/** The colours, of streets with forecasts and of the dots of sites. */
+export function Legend(props: {
+  colours: Palette;
+  scale: Scale;
+  onScale: (s: Scale) => void;
+  streets: boolean;
+  sites: boolean;
+}) {
+  const { colours, scale, onScale, streets, sites } = props;
+  const relative = streets ? "of free flow" : "of usual";
   return (
     <fieldset class="legend">
       <legend>Speed</legend>
@@ -70,7 +103,7 @@ export function Legend(props: { colours: Palette; scale: Scale; onScale: (s: Sca
         {(["relative", "absolute"] as const).map((s) => (
           <label key={s}>
             <input type="radio" name="scale" checked={scale === s} onChange={() => onScale(s)} />{" "}
-            {s === "relative" ? "of free flow" : "km/h"}
+            {s === "relative" ? relative : "km/h"}
           </label>
         ))}
       </div>
@@ -83,27 +116,40 @@ export function Legend(props: { colours: Palette; scale: Scale; onScale: (s: Sca
         ))}
         <li>
           <Swatch colour={css(colours.none)} />
-          no forecast
+          {streets ? (sites ? "unknown" : "no forecast") : "no speed now"}
         </li>
       </ul>
-      {scale === "relative" && (
+      {streets && scale === "relative" && (
         <p class="note">Free flow is the highest forecast speed seen for the street.</p>
+      )}
+      {sites && (
+        <p class="note">
+          {scale === "relative"
+            ? "Dots compare the measured speed with the usual one at this hour of the weekday. Without one, they show the slowest lane: below 15, 30, 50, 80 km/h and more."
+            : "Dots show the slowest lane in the latest interval."}
+        </p>
       )}
     </fieldset>
   );
 }
 
-/** Finds a street by its id. Each repeated search finds its next direction. */
-export function Search(props: { geometry: Geometry; selected: number; onFound: (index: number) => void }) {
+/** Finds a street by its id, or a site by its code. Each repeated search finds the street's next direction. */
+export function Search(props: {
+  geometry: Geometry;
+  selected: number;
+  onFound: (index: number) => void;
+  onSite?: (code: string) => boolean; // reports whether the site exists; without it, there are no sites
+}) {
   const [message, setMessage] = useState("");
-  const { geometry, selected, onFound } = props;
+  const { geometry, selected, onFound, onSite } = props;
+  const what = !onSite ? "Street id" : geometry.street.length > 0 ? "Street id or site" : "Site";
   const find = (text: string) => {
     const ways: number[] = [];
     for (let i = 0; text !== "" && i < geometry.street.length; i++) {
       if (geometry.street[i] === Number(text)) ways.push(i);
     }
     if (ways.length === 0) {
-      setMessage(`The layer has no street ${text}.`);
+      setMessage(onSite?.(text) ? "" : `There is no ${onSite ? "street or site" : "street"} ${text}.`);
       return;
     }
     const next = (ways.indexOf(selected) + 1) % ways.length;
@@ -118,7 +164,7 @@ export function Search(props: { geometry: Geometry; selected: number; onFound: (
         find(String(new FormData(e.currentTarget).get("street")).trim());
       }}
     >
-      <input name="street" inputMode="numeric" aria-label="Street id" placeholder="Street id" />
+      <input name="street" inputMode={onSite ? "text" : "numeric"} aria-label={what} placeholder={what} />
       <button type="submit">Find</button>
       <span class="note" role="status">
         {message}

@@ -4,11 +4,13 @@ import "maplibre-gl/dist/maplibre-gl.css";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { basemap } from "./basemap";
 import type { LayerState } from "./client";
-import { Freshness, Legend, Search } from "./MapPanel";
+import { Freshness, Legend, Search, SitesNote } from "./MapPanel";
 import type { Geometry } from "./network";
 import { dark as darkPalette, light, none, type Scale, stepOf } from "./palette";
+import { SitePanel } from "./SitePanel";
 import { StreetPanel } from "./StreetPanel";
 import type { Settings } from "./settings";
+import { Dots, type Place, type SitesState, useSites } from "./sites";
 import { GlStreets, RasterStreets, type Streets } from "./streets";
 import { useDark } from "./theme";
 import type { Report, Request } from "./worker";
@@ -30,6 +32,8 @@ declare global {
     map?: maplibregl.Map;
     layersLoaded?: number;
     streets?: Streets;
+    dots?: Dots;
+    sites?: SitesState;
   }
 }
 
@@ -65,7 +69,21 @@ export default function MapView(props: {
   const [arrived, setArrived] = useState(0); // grows with each layer
   // Without horizons it is undefined, so that the whole layer is shown, with the first period of each street.
   const [horizon, setHorizon] = useState(settings.horizons.includes(30) ? 30 : settings.horizons[0]);
-  const [scale, setScale] = useState<Scale>("relative");
+  const [chosenScale, setScale] = useState<Scale>();
+  const sites = useSites(base, settings.sites);
+  const hasSites = sites.places.length > 0;
+  const withStreets = settings.forecasts || !hasSites; // the streets, or why there are none
+  const compared = useMemo(
+    () => sites.places.some((p) => p.sites.some((s) => s.usual !== undefined)),
+    [sites],
+  );
+  const scale = chosenScale ?? (withStreets || compared ? "relative" : "absolute");
+  const dots = useRef<Dots | null>(null);
+  const look = useRef({ colours, old: false });
+  look.current = { colours, old: sites.problem !== "" };
+  const shownSites = useRef(sites);
+  const [chosenPlace, setChosenPlace] = useState("");
+  const [known, setKnown] = useState(0); // places with a current speed
   const [playing, setPlaying] = useState(false);
   const [state, setState] = useState<LayerState>();
   const [error, setError] = useState("");
@@ -90,10 +108,23 @@ export default function MapView(props: {
     created.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
     created.addControl(new maplibregl.ScaleControl(), "bottom-right");
     created.getCanvas().setAttribute("aria-label", "Map of the street forecasts");
-    created.on("click", (e) => setSelected(streets.current.near(e.point, 12)));
+    created.on("click", (e) => {
+      setChosenPlace("");
+      setSelected(streets.current.near(e.point, 12));
+    });
+    // After the handler above: a dot below the pointer wins over a street.
+    dots.current = new Dots(created, (place) => {
+      setChosenPlace(placeId(shownSites.current.places[place]));
+      setSelected(-1);
+    });
+    window.dots = dots.current;
     created.on("error", (e) => setMapError(e.error.message));
     if (software) streets.current.attach(created); // immediately, because it does not need the basemap
-    created.on("style.load", () => streets.current.attach(created)); // also after the WebGL context was lost
+    created.on("style.load", () => {
+      // also after the WebGL context was lost
+      streets.current.attach(created);
+      dots.current!.attach(look.current.colours, look.current.old);
+    });
     map.current = created;
     window.map = created;
     window.streets = streets.current;
@@ -121,6 +152,7 @@ export default function MapView(props: {
 
   useEffect(() => {
     if (!settings.forecasts) {
+      // Shown only if there are no sites either.
       setError("No forecasts are configured: the operator must set forecasts.feed.");
       return;
     }
@@ -175,14 +207,37 @@ export default function MapView(props: {
     window.shown = { horizon, scale, street: geometry.street, fromnode: geometry.fromnode, steps: value };
   }, [geometry, arrived, horizon, scale]);
 
+  useLayoutEffect(() => {
+    shownSites.current = sites;
+    window.sites = sites;
+    dots.current?.set(sites.places, scale);
+    setKnown(dots.current?.known ?? 0);
+  }, [sites, scale]);
+
+  useEffect(() => {
+    if (map.current?.getLayer("sites")) dots.current?.attach(look.current.colours, look.current.old);
+  }, [sites.problem !== ""]);
+
+  const place = sites.places.find((p) => placeId(p) === chosenPlace);
+  useEffect(() => {
+    if (!place || !map.current) return;
+    const element = document.createElement("div");
+    element.className = "chosen-place";
+    const marker = new maplibregl.Marker({ element }).setLngLat([place.longitude, place.latitude]);
+    marker.addTo(map.current);
+    return () => void marker.remove();
+  }, [chosenPlace, place === undefined]);
+
+  useEffect(() => {
+    if (fitted.current || settings.forecasts || !hasSites || !map.current) return;
+    fitted.current = true;
+    fit(map.current, extent(Float64Array.from(sites.places.flatMap((p) => [p.longitude, p.latitude]))));
+  }, [hasSites]);
+
   useEffect(() => {
     if (fitted.current || geometry.segments.length === 0 || !map.current) return;
     fitted.current = true;
-    const besidePanel = map.current.getContainer().clientWidth > 900 ? 360 : 24;
-    map.current.fitBounds(extent(geometry.segments), {
-      padding: { top: 24, bottom: 40, left: besidePanel, right: 48 },
-      animate: false,
-    });
+    fit(map.current, extent(geometry.segments));
   }, [geometry]);
 
   useEffect(() => {
@@ -198,20 +253,37 @@ export default function MapView(props: {
   }, [selected]);
 
   const choose = (index: number) => {
+    setChosenPlace("");
     setSelected(index);
     const own = geometry.segments.filter((_, k) => geometry.owner[k >> 2] === index);
     if (own.length > 0) map.current?.fitBounds(extent(own), { padding: 140, maxZoom: 15, animate: false });
   };
-  const close = useCallback(() => setSelected(-1), []);
+  const chooseSite = (code: string) => {
+    const found = sites.places.find((p) => p.sites.some((s) => s.detectorCode === code));
+    if (!found) return false;
+    setSelected(-1);
+    setChosenPlace(placeId(found));
+    map.current?.jumpTo({
+      center: [found.longitude, found.latitude],
+      zoom: Math.max(map.current.getZoom(), 11),
+    });
+    return true;
+  };
+  const close = useCallback(() => {
+    setSelected(-1);
+    setChosenPlace("");
+  }, []);
   const notes = useMemo(
     () => (
       <>
         {geometry.undecodable > 0 && (
           <p class="note">{geometry.undecodable} streets have no valid OpenLR code and are not drawn.</p>
         )}
-        <p class="note">
-          Lines connect the location reference points of each OpenLR code; they do not follow the road.
-        </p>
+        {geometry.street.length > 0 && (
+          <p class="note">
+            Lines connect the location reference points of each OpenLR code; they do not follow the road.
+          </p>
+        )}
         {mapError && <p class="note bad">{mapError}</p>}
       </>
     ),
@@ -219,19 +291,22 @@ export default function MapView(props: {
   );
 
   return (
-    <div class={`map-view ${stale ? "stale" : ""} ${selected >= 0 ? "chosen" : ""}`}>
+    <div class={`map-view ${stale && withStreets ? "stale" : ""} ${selected >= 0 || place ? "chosen" : ""}`}>
       <div class="map" ref={host} />
-      <section class="panel" aria-label="Forecast">
-        <Freshness
-          state={state}
-          staleAfter={settings.staleAfter}
-          nearest={settings.horizons.length > 0 ? Math.min(...settings.horizons) : 0}
-          error={error}
-          streets={geometry.street.length}
-          forecasts={forecasts}
-          onStale={setStale}
-        />
-        {settings.horizons.length > 0 && (
+      <section class="panel" aria-label={withStreets ? "Forecast" : "Sites"}>
+        {withStreets && (
+          <Freshness
+            state={state}
+            staleAfter={settings.staleAfter}
+            nearest={settings.horizons.length > 0 ? Math.min(...settings.horizons) : 0}
+            error={error}
+            streets={geometry.street.length}
+            forecasts={forecasts}
+            onStale={setStale}
+          />
+        )}
+        <SitesNote sites={sites} known={known} />
+        {settings.horizons.length > 0 && withStreets && (
           <div class="row">
             <button type="button" aria-pressed={playing} onClick={() => setPlaying(!playing)}>
               {playing ? "Pause" : "Play"}
@@ -248,12 +323,27 @@ export default function MapView(props: {
             <output class="horizon">{horizon === 0 ? "now" : `+${horizon} min`}</output>
           </div>
         )}
-        <Search geometry={geometry} selected={selected} onFound={choose} />
+        <Search
+          geometry={geometry}
+          selected={selected}
+          onFound={choose}
+          onSite={hasSites ? chooseSite : undefined}
+        />
         <div class="more">
-          <Legend colours={colours} scale={scale} onScale={setScale} />
+          <Legend colours={colours} scale={scale} onScale={setScale} streets={withStreets} sites={hasSites} />
           {notes}
         </div>
       </section>
+      {place && (
+        <SitePanel
+          key={chosenPlace}
+          base={base}
+          place={place}
+          scale={scale}
+          measureTypes={settings.measureTypes ?? []}
+          onClose={close}
+        />
+      )}
       {selected >= 0 && (
         <StreetPanel
           key={selected}
@@ -269,6 +359,14 @@ export default function MapView(props: {
       )}
     </div>
   );
+}
+
+const placeId = (p: Place) => `${p.longitude},${p.latitude}`;
+
+/** Shows a box in the part of the map that the panel leaves. */
+function fit(map: maplibregl.Map, box: [number, number, number, number]) {
+  const besidePanel = map.getContainer().clientWidth > 900 ? 360 : 24;
+  map.fitBounds(box, { padding: { top: 24, bottom: 40, left: besidePanel, right: 48 }, animate: false });
 }
 
 /** Reports whether there is no graphics processor. */

@@ -6,6 +6,7 @@ export interface Settings {
   basemap: boolean; // basemap.pmtiles exists
   forecasts: boolean; // the daemon has a feed of forecasts
   forecaster: boolean; // operators get details of a street from it
+  sites: boolean; // operators get the current speeds of detectors
   measureTypes?: MeasureType[]; // the allowed ones; any without it, and for clients
 }
 
