@@ -66,14 +66,14 @@ func (c DeliveryConfig) Validate() error {
 type Delivery struct {
 	Tracer trace.Tracer // creates spans for blocks; nil disables tracing; set before Run
 
-	name   string
-	cfg    DeliveryConfig
-	sink   Sink
-	source Source
-	cursor durable.Cursor
-	window window
-	dead   *DeadLetters
-	log    zerolog.Logger
+	name    string
+	cfg     DeliveryConfig
+	sink    Sink
+	source  Source
+	cursor  durable.Cursor
+	pending pending
+	dead    *DeadLetters
+	log     zerolog.Logger
 
 	at      CursorStatus // progress, which may be ahead of the saved cursor
 	unsaved bool         // the last save failed
@@ -90,7 +90,7 @@ type Delivery struct {
 // NewDelivery returns a delivery that starts at the sink's cursor.
 func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead *DeadLetters, log zerolog.Logger) (*Delivery, error) {
 	d := &Delivery{
-		name: name, cfg: cfg, sink: sink, source: source, cursor: source.Cursor(), window: window{source: source}, dead: dead,
+		name: name, cfg: cfg, sink: sink, source: source, cursor: source.Cursor(), pending: pending{source: source}, dead: dead,
 		log: log.With().Str("sink", name).Logger(), limit: cfg.MaxRows,
 	}
 	frame, state := d.cursor.Load()
@@ -100,8 +100,8 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 	}
 	done := d.at.Done // a copy, because Status reads it while d.at changes
 	d.reached.Store(&done)
-	d.window.idle, d.window.every = d.probe, cfg.RetryMax
-	d.window.rewind(d.at.Done)
+	d.pending.idle, d.pending.every = d.probe, cfg.RetryMax
+	d.pending.rewind(d.at.Done)
 	return d, nil
 }
 
@@ -130,7 +130,7 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 			}
 			d.report(err, "delivery failed; retrying")
 			_ = sleep(soft, d.cfg.RetryMax) // if soft is done, next returns its error
-			d.window.rewind(d.at.Done)
+			d.pending.rewind(d.at.Done)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 // block's plan is saved by the time next returns.
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	if d.at.Plan != nil {
-		rows, err := d.window.rowsUpTo(ctx, d.at.End)
+		rows, err := d.pending.rowsUpTo(ctx, d.at.End)
 		switch {
 		case err != nil:
 			return nil, err
@@ -158,7 +158,7 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	cfg := d.cfg
 	cfg.MinRows = min(cfg.MinRows, d.limit) // do not wait for rows that the block cannot have
 	for {
-		rows, err := d.window.gather(ctx, cfg)
+		rows, err := d.pending.gather(ctx, cfg)
 		switch {
 		case err != nil:
 			return nil, err
@@ -199,7 +199,7 @@ const maxUnsavedFrames = 64
 // passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and
 // every maxUnsavedFrames frames, so that a journal full of such frames does not stay full.
 func (d *Delivery) passEmptyFrames() error {
-	d.at.Done = d.window.end()
+	d.at.Done = d.pending.end()
 	idle := d.advance(0)
 	if saved, _ := d.cursor.Load(); !idle && d.at.Done.Frame-saved < maxUnsavedFrames {
 		return nil
@@ -210,11 +210,11 @@ func (d *Delivery) passEmptyFrames() error {
 // advance drops the first n rows, which end at d.at.Done. If no row follows, it also moves
 // d.at.Done past frames without rows, and returns true.
 func (d *Delivery) advance(n int) (idle bool) {
-	d.window.drop(n)
+	d.pending.drop(n)
 	d.began.Store(0)
-	if idle = !d.window.more(); idle {
+	if idle = !d.pending.more(); idle {
 		d.behind.Store(0)
-		d.at.Done = d.window.end()
+		d.at.Done = d.pending.end()
 	}
 	at := d.at.Done
 	d.reached.Store(&at)
@@ -393,8 +393,8 @@ func (d *Delivery) save(p CursorStatus) error {
 // quarantine writes the broken records that precede a frame to the dead-letter file, so that the
 // cursor can move past them.
 func (d *Delivery) quarantine(before uint64) error {
-	for len(d.window.broken) > 0 && d.window.broken[0].frame < before {
-		r := d.window.broken[0]
+	for len(d.pending.broken) > 0 && d.pending.broken[0].frame < before {
+		r := d.pending.broken[0]
 		if err := d.source.Confirm(); err != nil { // otherwise the next owner of the cursor does it
 			return err
 		}
@@ -402,7 +402,7 @@ func (d *Delivery) quarantine(before uint64) error {
 			return err
 		}
 		d.log.Error().Err(r.RecordError).Msg("skipping a record that is not an intact frame; wrote it to the dead-letter file")
-		d.window.broken = d.window.broken[1:]
+		d.pending.broken = d.pending.broken[1:]
 	}
 	return nil
 }
@@ -446,7 +446,7 @@ func (d *Delivery) Status() Status {
 	_, next := d.source.Bounds()
 	at := *d.reached.Load()
 	s.Frames = next - min(at.Frame, next)
-	frames, rows := d.window.frames.Load(), d.window.total.Load()
+	frames, rows := d.pending.frames.Load(), d.pending.total.Load()
 	s.Counted = frames > 0 || s.Frames == 0
 	if s.Frames > 0 { // never 0, which would mean that nothing waits
 		mean := max(1, float64(rows)/float64(max(1, frames)))

@@ -86,7 +86,7 @@ type Intake struct {
 
 // worker decodes and validates one body at a time.
 type worker struct {
-	body     body
+	unpacker unpacker
 	decoder  *decode.Decoder
 	validate *validate.Validator
 	items    batch.Items
@@ -201,14 +201,14 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*durable.Entry, []tap
 		return nil, nil, contract.NoRegistry(s.ProductInstance, in.registry.HasFeed(s.ProductInstance))
 	}
 	s.Result.Detectors = known
-	b := &w.body
+	b := &w.unpacker
 	b.gz.Reset(s.Body)
 	b.hash.Reset()
 	b.left, b.hashed = b.max, s.IdempotencyKey != ""
 	err := w.decoder.Decode(b, &w.items)
 	s.Result.Items = w.items.Count
 	if err != nil {
-		if apiErr, ok := errors.AsType[*contract.APIError](err); ok { // from the decoder or from body.Next
+		if apiErr, ok := errors.AsType[*contract.APIError](err); ok { // from the decoder or from unpacker.Next
 			return nil, nil, apiErr
 		}
 		return nil, nil, contract.NewError(contract.InvalidGzip,
@@ -269,7 +269,7 @@ func (in *Intake) takeWorker() *worker {
 	defer in.idleMu.Unlock()
 	last := len(in.idle) - 1
 	if last < 0 {
-		return &worker{body: body{max: in.cfg.MaxBodyBytes}, decoder: decode.New(in.cfg.Decode), validate: validate.New(in.cfg.Validate)}
+		return &worker{unpacker: unpacker{max: in.cfg.MaxBodyBytes}, decoder: decode.New(in.cfg.Decode), validate: validate.New(in.cfg.Validate)}
 	}
 	w := in.idle[last]
 	in.idle = in.idle[:last]
@@ -331,9 +331,9 @@ func queueFull() *contract.APIError {
 // This compiles only if gunzip pads its output at least as much as decode requires.
 const _ = uint(inflate.Slack - decode.Padding)
 
-// body decompresses a request body through a fixed buffer and limits its decompressed size. For
+// unpacker decompresses a request body through a fixed buffer and limits its decompressed size. For
 // requests with an Idempotency-Key it also hashes the decompressed text.
-type body struct {
+type unpacker struct {
 	max    int64
 	gz     gunzip.Reader
 	left   int64 // decompressed bytes still allowed
@@ -341,8 +341,8 @@ type body struct {
 	hashed bool // whether to compute hash
 }
 
-// Next implements decode.Source. io.EOF means that the checksums of all gzip members are correct.
-func (b *body) Next(keep int) ([]byte, error) {
+// Next implements decode.Text. io.EOF means that the checksums of all gzip members are correct.
+func (b *unpacker) Next(keep int) ([]byte, error) {
 	text, err := b.gz.Next(keep)
 	if int64(len(text)-keep) > b.left {
 		text = text[:keep+int(b.left)]

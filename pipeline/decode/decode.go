@@ -61,7 +61,7 @@ func New(cfg Config) *Decoder {
 // The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD, DUPLICATE_FIELD,
 // TOO_MANY_ITEMS) or the error of the source, whichever comes first in the text. items.Count is
 // then the number of items that began before the error; the other fields are undefined.
-func (d *Decoder) Decode(from Source, items *batch.Items) error {
+func (d *Decoder) Decode(from Text, items *batch.Items) error {
 	items.Reset()
 	d.lexer.reset(from)
 	d.types.reset()

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	window  = 2 << 10 // bytes read ahead of an item, so that an item of typical size is completely in the buffer
-	maxText = 1 << 10 // bytes of a string that are kept; the rest is only validated
+	lookahead = 2 << 10 // bytes read ahead of an item, so that an item of typical size is completely in the buffer
+	maxText   = 1 << 10 // bytes of a string that are kept; the rest is only validated
 )
 
-// Source is the text of a body.
-type Source interface {
+// Text is the text of a body.
+type Text interface {
 	// Next returns the last keep bytes of the previous result followed by more text, at least one byte
 	// unless there is an error. At the end of the text the error is io.EOF. keep is at most 32 KiB.
 	// Next is not called again after an error. The result is valid until the next call, and the
@@ -23,13 +23,13 @@ type Source interface {
 	Next(keep int) ([]byte, error)
 }
 
-// Padding is the number of spare bytes that a Source must provide after its text.
+// Padding is the number of spare bytes that a Text must have after what it returns.
 const Padding = 64
 
-// lexer reads JSON tokens from a Source. It keeps the first error in err; all methods then return
+// lexer reads JSON tokens from a Text. It keeps the first error in err; all methods then return
 // false or 0.
 type lexer struct {
-	from     Source
+	from     Text
 	buf      []byte // the last result of Next, with Padding
 	pos, end int    // unread: buf[pos:end]
 	base     int64  // offset of buf[0] in the text
@@ -54,7 +54,7 @@ func (l *lexer) init(maxDepth int) {
 	l.maxDepth = maxDepth
 }
 
-func (l *lexer) reset(from Source) {
+func (l *lexer) reset(from Text) {
 	l.from, l.buf, l.pos, l.end, l.base = from, nil, 0, 0, 0
 	l.eof, l.err, l.depth = nil, nil, 0
 }
@@ -78,9 +78,9 @@ func (l *lexer) fill() bool {
 	return len(text) > unread
 }
 
-// ahead fills the buffer with at least window bytes, unless the stream ends.
+// ahead fills the buffer with at least lookahead bytes, unless the stream ends.
 func (l *lexer) ahead() {
-	for l.end-l.pos < window && l.eof == nil {
+	for l.end-l.pos < lookahead && l.eof == nil {
 		l.fill()
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // quotable is the maximum length of an item of which a description quotes parts. Such an item is
 // always completely in the buffer, so the text does not depend on how the body arrives.
-const quotable = window - Padding
+const quotable = lookahead - Padding
 
 // quote adds the part of a faulty item that the description of its first fault quotes. item is valid
 // JSON, with white space before it.

@@ -18,12 +18,12 @@ type reader struct {
 	meter  *meter
 	limits Limits
 
-	open    []frame   // open elements, the root first
+	open    []element // open elements, the root first
 	scope   []binding // prefixes in scope, the innermost last
 	started bool      // the start tag of the root has been read
 }
 
-type frame struct {
+type element struct {
 	tag      xml.Name // with its prefix, which the end tag must repeat
 	position int      // for an item of an array, its position from 1; otherwise 0
 	bindings int      // number of bindings in scope outside the element
@@ -192,7 +192,7 @@ func (d *reader) begin(s xml.StartElement) (start, error) {
 	if len(d.open) >= d.limits.Depth {
 		return start{}, d.withPath(tooMany(int64(d.limits.Depth), "nested elements"))
 	}
-	d.open = append(d.open, frame{tag: s.Name, bindings: len(d.scope)})
+	d.open = append(d.open, element{tag: s.Name, bindings: len(d.scope)})
 	d.started = true
 	for i, a := range s.Attr {
 		for _, other := range s.Attr[:i] {

@@ -121,7 +121,7 @@ func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) *con
 	s := streams.Get().(*stream)
 	*s = stream{
 		rest: segments, skip: from, left: to - from,
-		layer: r.layer, client: r.client, source: source{r.document, r.format, r.encoding}, shared: b.size - own, own: own,
+		layer: r.layer, client: r.client, representation: representation{r.document, r.format, r.encoding}, shared: b.size - own, own: own,
 	}
 	if apiErr := r.layer.addUnread(s); apiErr != nil {
 		return apiErr
@@ -132,14 +132,14 @@ func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) *con
 
 // stream writes segments one after the other. fasthttp closes it after the response.
 type stream struct {
-	rest   [][]byte // segments to write
-	skip   int      // bytes to skip in the first segment
-	left   int      // number of bytes to write
-	layer  *Layer   // counts the response as unread
-	client string
-	source source
-	shared int // size of what it shares with other responses from the source
-	own    int // size of what was made for it
+	rest           [][]byte // segments to write
+	skip           int      // bytes to skip in the first segment
+	left           int      // number of bytes to write
+	layer          *Layer   // counts the response as unread
+	client         string
+	representation representation
+	shared         int // size of what it shares with other responses from the representation
+	own            int // size of what was made for it
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
@@ -193,21 +193,21 @@ const (
 	earlierLimit = 128 << 20 // what a client is reading of earlier layers when it requests another body
 )
 
-// source is a document in a format and encoding: what responses share with each other.
-type source struct {
+// representation is a document in a format and encoding: what responses share with each other.
+type representation struct {
 	document *document
 	format   format
 	encoding encoding
 }
 
 // addUnread counts a response until its stream is closed. It returns a 503 if the client is reading
-// more than the limit of earlier layers. Responses from one source count at most as much as it
-// does.
+// more than the limit of earlier layers. Responses from one representation count at most as much as
+// it does.
 func (l *Layer) addUnread(s *stream) *contract.APIError {
 	l.clients.Lock()
 	defer l.clients.Unlock()
-	sources, earlier := l.unread[s.client], 0
-	for from, size := range sources {
+	unread, earlier := l.unread[s.client], 0
+	for from, size := range unread {
 		if d := from.document; d != l.current.Load().document(d.zone.name, d.index) {
 			earlier += min(size, d.size(from.format, from.encoding))
 		}
@@ -216,11 +216,11 @@ func (l *Layer) addUnread(s *stream) *contract.APIError {
 		return contract.Unavailable(fmt.Sprintf("this client is still reading %d bytes of earlier layers, more than %d: read them or close "+
 			"their connections, then try again", earlier, l.earlierLimit), time.Second)
 	}
-	if sources == nil {
-		sources = map[source]int{}
-		l.unread[s.client] = sources
+	if unread == nil {
+		unread = map[representation]int{}
+		l.unread[s.client] = unread
 	}
-	sources[s.source] += s.shared
+	unread[s.representation] += s.shared
 	l.made.Charge(s.client, int64(s.own))
 	return nil
 }
@@ -228,9 +228,9 @@ func (l *Layer) addUnread(s *stream) *contract.APIError {
 func (l *Layer) removeUnread(s *stream) {
 	l.clients.Lock()
 	defer l.clients.Unlock()
-	sources := l.unread[s.client]
-	if sources[s.source] -= s.shared; sources[s.source] <= 0 {
-		delete(sources, s.source)
+	unread := l.unread[s.client]
+	if unread[s.representation] -= s.shared; unread[s.representation] <= 0 {
+		delete(unread, s.representation)
 	}
 	l.made.Discharge(s.client, int64(s.own))
 }

@@ -64,7 +64,7 @@ func TestOwnMemory(t *testing.T) {
 		r := &response{layer: l, document: d, client: "c", pieces: pieces, part: true}
 		b := join(pieces, protobuf, identity)
 		require.Nil(t, r.setBody(ctx, b, 0, b.size))
-		require.Equal(t, wantShared, l.unread["c"][source{d, protobuf, identity}])
+		require.Equal(t, wantShared, l.unread["c"][representation{d, protobuf, identity}])
 		require.EqualValues(t, wantOwn, l.made.Total())
 		require.NoError(t, ctx.Response.CloseBodyStream())
 		require.Empty(t, l.unread["c"])

@@ -45,9 +45,9 @@ type Layer struct {
 	made         *admission.Quotas // memory of these responses
 	earlierLimit int
 
-	clients sync.Mutex                // guards the fields below, which are keyed by contract.Client.Owner
-	waiting map[string]int            // number of requests that wait for a change
-	unread  map[string]map[source]int // total size of the responses from a source that are not read to the end
+	clients sync.Mutex                        // guards the fields below, which are keyed by contract.Client.Owner
+	waiting map[string]int                    // number of requests that wait for a change
+	unread  map[string]map[representation]int // total size of the responses from a representation that are not read to the end
 
 	wake     chan struct{} // capacity 1: a build is due
 	draining chan struct{} // closed by Drain
@@ -61,7 +61,7 @@ func New(cfg Config, log zerolog.Logger) *Layer {
 	l := &Layer{
 		turns: turns.New(slots, max(1, slots-1), math.MaxInt), made: admission.New(madeLimit, memory), earlierLimit: earlierLimit,
 		cfg: cfg, log: log, views: map[string]int{}, builder: newBuilder(cfg), open: noChanges(), ready: noChanges(),
-		waiting: map[string]int{}, unread: map[string]map[source]int{},
+		waiting: map[string]int{}, unread: map[string]map[representation]int{},
 		wake: make(chan struct{}, 1), draining: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	l.horizonRule = fmt.Sprintf("horizon must be one of %v minutes; omit it for the whole layer", cfg.Horizons)

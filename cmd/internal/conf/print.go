@@ -95,7 +95,8 @@ func isSecret(key string) bool {
 // hasSecret reports whether text is a URL with a password or a query.
 func hasSecret(text string) bool { return settings.Redact(text, "") != text }
 
-// quoted quotes a value for an error. Secrets, lists and maps, which may contain some, are not shown.
+// quoted quotes a value for an error. Secrets, lists and maps, which may contain some, are not
+// shown.
 func quoted(key string, n *yaml.Node) string {
 	switch {
 	case n.Kind != yaml.ScalarNode || isSecret(key) || hasSecret(n.Value):

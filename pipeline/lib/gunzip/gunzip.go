@@ -40,7 +40,7 @@ const (
 
 // Reader decompresses gzip. Reset must be called before the first use.
 type Reader struct {
-	from    source
+	from    counter
 	in      *bufio.Reader
 	inflate inflate.Reader
 	text    []byte // the last result of inflate.Next
@@ -57,7 +57,7 @@ func (z *Reader) Reset(r io.Reader) {
 	if z.in == nil {
 		z.in = bufio.NewReaderSize(nil, bufferSize)
 	}
-	z.from = source{Reader: r}
+	z.from = counter{Reader: r}
 	z.in.Reset(&z.from)
 	z.inflate.Reset(z.in)
 	z.text, z.unread, z.members, z.open, z.err = nil, nil, 0, false, nil
@@ -232,16 +232,16 @@ func (z *Reader) take(n int) ([]byte, error) {
 	return part, noEOF(err)
 }
 
-// source counts the bytes of the compressed stream.
-type source struct {
+// counter counts the bytes of the compressed stream.
+type counter struct {
 	io.Reader
 	read int64
 }
 
 // Read implements io.Reader.
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	s.read += int64(n)
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.read += int64(n)
 	return n, err
 }
 

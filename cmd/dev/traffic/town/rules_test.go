@@ -107,7 +107,7 @@ func codesOf(t *testing.T, cfg MeasurementConfig, items [][]byte) map[int]string
 	return codes
 }
 
-// text is a decode.Source.
+// text is a decode.Text.
 type text []byte
 
 func (s text) Next(int) ([]byte, error) { return s, io.EOF }

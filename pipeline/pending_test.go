@@ -56,12 +56,12 @@ func encoded(rows int) []byte {
 	return batch.AppendFrame(nil, b, nil)
 }
 
-// TestWindowDoesNotKeepMemory checks that the memory that a window keeps for reuse does not grow
-// while it delivers a backlog of many small batches with a few large ones among them.
-func TestWindowDoesNotKeepMemory(t *testing.T) {
+// TestPendingDoesNotKeepMemory checks that the memory kept for reuse does not grow while a backlog
+// of many small batches with a few large ones among them is delivered.
+func TestPendingDoesNotKeepMemory(t *testing.T) {
 	const small, large = 200, 10_000
 	f := &frames{channel: make(chan []byte, small+1)}
-	w := window{source: f, reader: f, next: 1, every: time.Minute}
+	w := pending{source: f, reader: f, next: 1, every: time.Minute}
 	kept := 0
 	for cycle := range 10 * maxFree {
 		for n := range small {
@@ -87,7 +87,7 @@ func TestWindowDoesNotKeepMemory(t *testing.T) {
 func TestDeliveredRowsOfDeletedFrame(t *testing.T) {
 	f := func(from batch.Position, rows int) {
 		t.Helper()
-		w := window{source: &frames{channel: make(chan []byte, 1), seq: 6}}
+		w := pending{source: &frames{channel: make(chan []byte, 1), seq: 6}}
 		w.rewind(from)
 		w.source.(*frames).channel <- encoded(5)
 		require.NoError(t, w.wait(t.Context()))
@@ -104,8 +104,8 @@ func TestPlannedBlockOfDeletedFrames(t *testing.T) {
 	f := func(oldest uint64, want error) {
 		t.Helper()
 		source := &frames{channel: make(chan []byte, 3), seq: oldest - 1}
-		d.window = window{source: source}
-		d.window.rewind(d.at.Done)
+		d.pending = pending{source: source}
+		d.pending.rewind(d.at.Done)
 		for range cap(source.channel) {
 			source.channel <- encoded(5)
 		}
@@ -127,7 +127,7 @@ func TestRowsAfterPauseDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &frames{channel: make(chan []byte, 10)}
 		send := func(rows int) { source.channel <- encoded(rows) }
-		w := window{source: source, every: time.Hour, idle: func(context.Context) {}}
+		w := pending{source: source, every: time.Hour, idle: func(context.Context) {}}
 		w.rewind(batch.Position{})
 		cfg := DeliveryConfig{MaxRows: 100, MinRows: 10, Linger: time.Second}
 		f := func(rows int, after time.Duration) {
@@ -184,10 +184,10 @@ func TestStalled(t *testing.T) {
 		source, store := &frames{channel: make(chan []byte, 2)}, &hangingStore{}
 		d := &Delivery{
 			cfg: DeliveryConfig{MaxRows: 5, MinRows: 1, RetryMin: time.Millisecond, RetryMax: time.Millisecond}, limit: 5, source: source,
-			sink: store, cursor: memoryCursor{}, window: window{source: source, every: time.Hour},
+			sink: store, cursor: memoryCursor{}, pending: pending{source: source, every: time.Hour},
 		}
 		d.reached.Store(&batch.Position{})
-		d.window.rewind(batch.Position{})
+		d.pending.rewind(batch.Position{})
 		require.Zero(t, d.Status().Stalled)
 		for range 2 {
 			source.channel <- encoded(5)
@@ -218,9 +218,9 @@ func TestHalvedBlockDoesNotWait(t *testing.T) {
 		source.channel <- encoded(80)
 		d := &Delivery{
 			cfg: DeliveryConfig{MaxRows: 200, MinRows: 100, Linger: time.Minute}, limit: 200,
-			sink: &recorder{}, cursor: memoryCursor{}, window: window{source: source, every: time.Hour},
+			sink: &recorder{}, cursor: memoryCursor{}, pending: pending{source: source, every: time.Hour},
 		}
-		d.window.rewind(batch.Position{})
+		d.pending.rewind(batch.Position{})
 		start := time.Now()
 		for want := 80; want > 0; want /= 2 {
 			rows, err := d.next(t.Context())
