@@ -4,9 +4,10 @@
 //	main.go      the command line, the connection to the archive
 //	config/      settings
 //	run.go       an interval: learn, read, forecast, publish
+//	health.go    tests of the detectors
 //	explain.go   how a forecast was computed
 //	evaluate.go  backtests
-//	internal/    model, archive (learning in ClickHouse), streets, evaluate
+//	internal/    model, archive (learning in ClickHouse), health, streets, evaluate
 package main
 
 import (

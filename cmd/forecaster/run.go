@@ -26,7 +26,7 @@ var (
 	published = metrics.NewCounter("trafficd_forecaster_published_total", "Forecasts of streets that were published.")
 	removed   = metrics.NewCounter("trafficd_forecaster_removed_total", "Streets that were removed from the topic.")
 	failures  = metrics.NewCounters("trafficd_forecaster_failures_total",
-		"Failures, by step: learn, detectors, forecast or publish.", "step")
+		"Failures, by step: learn, detectors, forecast, publish or health.", "step")
 	daysLearned = metrics.NewCounter("trafficd_forecaster_days_learned_total", "Days that were learned.")
 	stepSeconds = metrics.NewSeconds("trafficd_forecaster_step_seconds",
 		"Time to compute the forecasts of an interval, excluding the query, in seconds.")
@@ -78,12 +78,13 @@ type status struct {
 	learn   error     // of the latest attempt to learn
 	invalid error     // the ignored detectors
 	streets map[model.Basis]int
+	sick    map[string]uint64 // number of detectors in each state of health
 
 	uncovered []string // measure types in the archive that are not used, although Measure or Count is above them
 }
 
 func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
-	for _, step := range []string{"learn", "detectors", "forecast", "publish"} {
+	for _, step := range []string{"learn", "detectors", "forecast", "publish", "health"} {
 		failures.WithLabelValues(step) // Prometheus does not see the first failure if the counter appears with it
 	}
 	conn, err := connect(c)
@@ -102,6 +103,7 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 	return program.Serve(ctx, "forecaster", c.Ops, f.readiness, routes, log, func() {
 		var learning sync.WaitGroup
 		learning.Go(func() { f.learn(ctx) }) // until ctx is done
+		learning.Go(func() { f.watchHealth(ctx) })
 		f.rounds(ctx, f.round)
 		learning.Wait()
 	})
@@ -111,7 +113,7 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 // are old, a step fails, or streets have too little history.
 func (f *forecaster) readiness() ops.Readiness {
 	s := f.state.Load()
-	c := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text(), "streets": s.streets}}
+	c := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text(), "streets": s.streets, "sick_detectors": s.sick}}
 	if s.origin.IsZero() {
 		c.Add(ops.NotReady, ops.ForecasterFailing, "no forecasts have been published yet")
 	} else {

@@ -171,6 +171,41 @@ CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_units`
 ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/" .Table "_units") "{shard}-{replica}" "set_at"}}
 ORDER BY measure_type_code;
 
+-- What is usual for each detector and measure type on a day, and the states of health that the forecaster's tests have found: one row for
+-- each detector, measure type, state and time at which it began. A state "checked" has the time of the last check of the test that
+-- measure_type_code names. In a cluster, every host has all rows.
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_health_usual`
+(
+    product_instance  LowCardinality(String),
+    measure_type_code LowCardinality(String),
+    day               Date,
+    detector_code     String,
+    days              UInt16,
+    per_hour          Float64,
+    levels            Array(Float32) CODEC(ZSTD(1)),
+    constant          Array(Float32) CODEC(ZSTD(1)),
+    lowest            Float64,
+    highest           Float64,
+    noise             Float64,
+    updated_at        DateTime64(3, 'UTC') DEFAULT now64(3)
+)
+ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/" .Table "_health_usual") "{shard}-{replica}" "updated_at"}}
+PARTITION BY (product_instance, day)
+ORDER BY (product_instance, day, measure_type_code, detector_code);
+
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_health`
+(
+    product_instance  LowCardinality(String),
+    state             LowCardinality(String),
+    detector_code     String,
+    measure_type_code LowCardinality(String),
+    first_at          DateTime('UTC'),
+    last_at           DateTime('UTC'),
+    rule              String CODEC(ZSTD(1))
+)
+ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/" .Table "_health") "{shard}-{replica}" "last_at"}}
+ORDER BY (product_instance, state, detector_code, measure_type_code, first_at);
+
 -- The state of the forecaster. The rows of a day were computed from measurements before that day; in forecaster_values,
 -- forecaster_days and forecaster_moments, they include the day. In a cluster, every host has all rows.
 CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_values

@@ -126,3 +126,24 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_measure_types`
 AS SELECT measure_type_code, unit, endsWith(unit, '/h') AS per_hour
 FROM `{{.Database}}`.`{{.Table}}_units` FINAL
 COMMENT 'Measure types that the settings name';
+
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_detector_health`
+(
+    product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    detector_code String COMMENT 'code of the detector; empty for a state of many detectors',
+    measure_type_code LowCardinality(String) COMMENT 'measure type, such as speed; its unit is in {{.Table}}_measure_types',
+    state LowCardinality(String) COMMENT 'test that fails, such as silent or constant',
+    first_at DateTime('UTC') COMMENT 'start of the first measurements that fail the test',
+    last_at DateTime('UTC') COMMENT 'time of the last check at which the test failed',
+    current Bool COMMENT 'whether the test failed at its latest check',
+    rule String COMMENT 'rule and its numbers'
+)
+AS SELECT product_instance, detector_code, measure_type_code, state, first_at, last_at, toBool(last_at >= checked) AS current, rule
+FROM `{{.Database}}`.`{{.Table}}_health` FINAL
+LEFT JOIN
+(
+    SELECT product_instance AS instance, measure_type_code AS test, max(last_at) AS checked
+    FROM `{{.Database}}`.`{{.Table}}_health` WHERE state = 'checked' GROUP BY instance, test
+) AS checks ON instance = product_instance AND test = state
+WHERE state != 'checked'
+COMMENT 'States of detectors whose measurements mislead, also those that have ended';

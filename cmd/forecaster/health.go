@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"trafficd/cmd/forecaster/internal/health"
+	"trafficd/pipeline/lib/metrics"
+)
+
+var sickDetectors = metrics.NewGauges("trafficd_forecaster_sick_detectors",
+	"Detectors whose measurements mislead, by the test that they fail at its latest check.", "state")
+
+// watchHealth tests the detectors after each interval, once the archive's hours are complete, until
+// ctx is done.
+func (f *forecaster) watchHealth(ctx context.Context) {
+	s := f.source
+	source := &health.Source{
+		Conn: s.Conn, Database: s.Database, Table: s.Table, Cluster: f.cfg.ClickHouse.Cluster, Instance: s.Instance,
+		Location: s.Location, Holidays: s.Holidays,
+	}
+	for _, test := range health.Tests {
+		sickDetectors.WithLabelValues(test.Name)
+	}
+	for ctx.Err() == nil {
+		at := time.Now().Add(-f.cfg.Forecasts.Grace).Truncate(f.cfg.Model.Interval)
+		next := at.Add(f.cfg.Model.Interval + f.cfg.Forecasts.Grace)
+		sick, err := source.CheckAll(ctx, at)
+		switch {
+		case errors.Is(err, health.ErrIncomplete): // as on the first start, too
+			next = time.Now().Add(retryAfter)
+		case err != nil && ctx.Err() == nil:
+			failures.WithLabelValues("health").Inc()
+			f.log.Warn().Err(err).Msg("cannot test the detectors' health; retrying")
+			next = time.Now().Add(time.Minute)
+		}
+		for _, test := range health.Tests {
+			if err == nil {
+				sickDetectors.WithLabelValues(test.Name).Set(float64(sick[test.Name]))
+			}
+		}
+		f.state.Update(func(s *status) { s.sick = sick })
+		sleep(ctx, next)
+	}
+}

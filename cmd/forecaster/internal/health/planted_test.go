@@ -1,0 +1,345 @@
+package health
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/devstores/stores"
+	"trafficd/cmd/dev/traffic/town"
+	schema "trafficd/schemas/clickhouse"
+)
+
+var layout = schema.Layout{Database: "trafficd", Table: "measurements"}
+
+// lab is an archive with clean measurements of the product instance "clean", and copies of it with
+// planted faults.
+type lab struct {
+	Source
+	http     string
+	from, to time.Time
+	random   *rand.Rand
+	runs     int
+}
+
+func newLab(t testing.TB) *lab {
+	t.Helper()
+	l := &lab{random: rand.New(rand.NewPCG(1, 2))}
+	tcp, ok := "127.0.0.1:29171", os.Getenv("HEALTH_STORE") != ""
+	l.http = "127.0.0.1:29172"
+	if !ok {
+		store := stores.StartClickHouse(t)
+		tcp, l.http = store.TCP, store.HTTP
+	}
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{tcp}, ReadTimeout: 10 * time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	l.Source = Source{Conn: conn, Database: "trafficd", Table: "measurements", Instance: "clean", Location: time.UTC}
+	_, err = schema.Migrate(t.Context(), conn, layout)
+	require.NoError(t, err)
+	return l
+}
+
+func (l *lab) query(t testing.TB, format string, args ...any) string {
+	t.Helper()
+	return strings.TrimSpace(l.post(t, fmt.Sprintf(format, args...), nil, ""))
+}
+
+func (l *lab) post(t testing.TB, sql string, body io.Reader, encoding string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+l.http+"/?"+
+		url.Values{"input_format_parallel_parsing": {"0"}, "max_threads": {"1"}, "query": {sql}}.Encode(), body)
+	require.NoError(t, err)
+	r.Header.Set("Content-Encoding", encoding)
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, "%s", text)
+	return string(text)
+}
+
+// derive fills the derived tables from the measurements received in [from, to).
+func (l *lab) derive(t testing.TB, from, to time.Time) {
+	t.Helper()
+	for start := from; start.Before(to); start = start.AddDate(0, 0, 7) {
+		b := schema.Block{First: start, Last: start.AddDate(0, 0, 7).Add(-1)}
+		for at := start.AddDate(0, 0, -1); at.Before(start.AddDate(0, 0, 9)); at = at.AddDate(0, 0, 1) {
+			b.Months = append(b.Months, uint32(at.Year()*100+int(at.Month())))
+		}
+		for _, sql := range layout.Derive(b) {
+			require.NoError(t, l.Conn.Exec(clickhouse.Context(t.Context(), clickhouse.WithSettings(schema.DeriveSettings)), sql))
+		}
+	}
+}
+
+// aarhus loads 61 days of 449 links.
+func (l *lab) aarhus(t testing.TB, directory string) {
+	t.Helper()
+	l.from, l.to = time.Date(2014, 8, 1, 0, 0, 0, 0, time.UTC), time.Date(2014, 10, 1, 0, 0, 0, 0, time.UTC)
+	if l.query(t, "SELECT count() > 0 FROM trafficd.measurements WHERE product_instance = 'clean'") == "1" {
+		return
+	}
+	file, err := os.Open(filepath.Join(directory, "observations.csv.xz"))
+	require.NoError(t, err)
+	defer file.Close()
+	l.post(t, `INSERT INTO trafficd.measurements
+		SELECT 'clean', toString(report_id), measure, timestamp, timestamp + INTERVAL 5 MINUTE, value, NULL, generateUUIDv4(), 0, timestamp
+		FROM input('report_id UInt32, timestamp DateTime, avg_speed_kmh Float64, vehicle_count Float64')
+		ARRAY JOIN ['speed', 'flow'] AS measure, [avg_speed_kmh, vehicle_count] AS value FORMAT CSVWithNames`, file, "xz")
+	detectors, err := os.Open(filepath.Join(directory, "detectors.csv"))
+	require.NoError(t, err)
+	defer detectors.Close()
+	rows, err := csv.NewReader(detectors).ReadAll()
+	require.NoError(t, err)
+	column := map[string]int{}
+	for i, name := range rows[0] {
+		column[name] = i
+	}
+	streets := map[string]string{}
+	for _, row := range rows[1:] {
+		streets[row[column["REPORT_ID"]]] = row[column["POINT_1_STREET"]]
+	}
+	l.register(t, streets)
+	l.derive(t, l.from, l.to)
+}
+
+// register adds detectors with their streets to the registry.
+func (l *lab) register(t testing.TB, streets map[string]string) {
+	t.Helper()
+	var rows []string
+	for code, street := range streets {
+		rows = append(rows, fmt.Sprintf("('clean', %s, map('street', %s), now())", quote(code), quote(street)))
+	}
+	l.query(t, "INSERT INTO trafficd.measurements_registry VALUES %s", strings.Join(rows, ","))
+}
+
+// town loads days of a made-up town.
+func (l *lab) town(t testing.TB, detectors, days int) {
+	t.Helper()
+	cfg := town.DefaultMeasurementConfig()
+	cfg.Streets, cfg.Days, cfg.AllTypes, cfg.From = detectors, days, true, time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
+	l.from, l.to = cfg.From, cfg.From.AddDate(0, 0, days)
+	if l.query(t, "SELECT count() > 0 FROM trafficd.measurements WHERE product_instance = 'clean'") == "1" {
+		return
+	}
+	n, err := town.New(cfg)
+	require.NoError(t, err)
+	read, write := io.Pipe()
+	go func() {
+		var row bytes.Buffer
+		for item := range n.Items() {
+			row.Write(item.JSON)
+			row.WriteByte('\n')
+			if row.Len() > 1<<20 {
+				_, _ = row.WriteTo(write)
+			}
+		}
+		_, _ = row.WriteTo(write)
+		_ = write.Close()
+	}()
+	l.post(t, `INSERT INTO trafficd.measurements
+		SELECT 'clean', detectorCode, measureTypeCode, parseDateTimeBestEffort(timestampFrom, 'UTC'), parseDateTimeBestEffort(timestampTo, 'UTC'),
+			value, NULL, generateUUIDv4(), 0, parseDateTimeBestEffort(timestampFrom, 'UTC')
+		FROM input('detectorCode String, measureTypeCode String, timestampFrom String, timestampTo String, value Float64') 
+		SETTINGS input_format_skip_unknown_fields = 1 FORMAT JSONEachRow`, read, "")
+	var registry bytes.Buffer
+	require.NoError(t, n.WriteRegistry(&registry))
+	rows, err := csv.NewReader(&registry).ReadAll()
+	require.NoError(t, err)
+	streets := map[string]string{}
+	for _, row := range rows[1:] {
+		streets[row[0]] = row[4]
+	}
+	l.register(t, streets)
+	l.derive(t, l.from, l.to)
+}
+
+// kind is a kind of fault.
+type kind struct {
+	name   string
+	states []string      // those that name it
+	window time.Duration // of its test
+	step   time.Duration // between checks
+	change string        // rows of the planted detectors, from rows with their codes (c, m, f, t, v), what they had before (b) and a number n
+	where  string        // only these rows
+	able   string        // condition on what is usual (u) for detectors that the test tests
+}
+
+const hour = time.Hour
+
+var kinds = []kind{
+	{"stuck", []string{"constant", "zero", "no_vehicles"}, 6 * hour, hour, "c, m, f, t, b", "", "days >= 5"},
+	{"zero flood", []string{"zero", "no_vehicles"}, 6 * hour, hour, "c, m, f, t, 0", "", "days >= 5"},
+	{"dead detector", []string{"silent"}, hour / 2, hour / 2, "c, m, f, t, v", "false", "true"},
+	{"dead feed", []string{"feed"}, hour / 2, hour / 2, "c, m, f, t, v", "false", "true"},
+	{"double counting", []string{"level"}, 24 * hour, 3 * hour, "c, m, f, t, if(m = 'flow', 2 * v, v)", "", "noise < 0.2"},
+	{"drift +20 %", []string{"drift", "level"}, 72 * hour, 24 * hour, "c, m, f, t, if(m = if(n % 2, 'flow', 'speed'), 1.2 * v, v)", "", "noise < 0.08"},
+	{"drift -20 %", []string{"drift", "level"}, 72 * hour, 24 * hour, "c, m, f, t, if(m = if(n % 2, 'flow', 'speed'), 0.8 * v, v)", "", "noise < 0.08"},
+	{"swapped", []string{"swapped"}, 24 * hour, 3 * hour, "o, m, f, t, v", "", "true"},
+	{"an hour off", []string{"clock"}, 48 * hour, 6 * hour, "c, m, f + if(n % 2, 3600, -3600), t + if(n % 2, 3600, -3600), v", "", "true"},
+}
+
+// plant copies the history of the clean measurements before start to a new product instance, and the
+// measurements of the length of a fault, with the fault in some detectors, whose codes it returns.
+func (l *lab) plant(t testing.TB, k kind, start time.Time, count int) []string {
+	t.Helper()
+	l.runs++
+	l.Instance = fmt.Sprintf("%s %d %d", k.name, l.runs, time.Now().UnixNano())
+	end := start.Add(3*k.window + hour)
+	codes := strings.Fields(l.query(t, `SELECT detector_code FROM (
+		SELECT detector_code, countIf(hour < %[1]s) AS past, countIf(hour >= %[1]s) AS future FROM trafficd.measurements_hours FINAL
+		WHERE product_instance = 'clean' AND measure_type_code = 'flow' AND hour >= %[1]s - INTERVAL 28 DAY AND hour < %[2]s
+		GROUP BY detector_code HAVING past > 0.6 * 24 * least(28, dateDiff('day', %[3]s, %[1]s)) AND future > 0.9 * dateDiff('hour', %[1]s, %[2]s)
+		ORDER BY cityHash64(detector_code, %[4]d) )`, unix(start), unix(end), unix(l.from), l.random.Uint32()))
+	others := make(map[string]string)
+	switch {
+	case k.name == "dead feed":
+		codes = codes[:len(codes)*3/10]
+	case k.name == "swapped":
+		street := map[string]string{}
+		for line := range strings.Lines(l.query(t, "SELECT detector_code, street FROM trafficd.measurements_detectors WHERE product_instance = 'clean'")) {
+			code, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			street[code] = name
+		}
+		var pairs []string
+		first := map[string]string{}
+		for _, code := range codes {
+			road := street[code]
+			if other := first[road]; other != "" && road != "" && len(pairs) < count {
+				others[code], others[other] = other, code
+				pairs = append(pairs, code, other)
+				delete(first, road)
+			} else {
+				first[road] = code
+			}
+		}
+		codes = pairs
+	case len(codes) > count:
+		codes = codes[:count]
+	}
+	l.query(t, "INSERT INTO trafficd.measurements_registry SELECT %s, detector_code, attributes, now() FROM trafficd.measurements_registry "+
+		"WHERE product_instance = 'clean'", quote(l.Instance))
+	l.query(t, "CREATE OR REPLACE TABLE trafficd.planted (c String, o String, n UInt32) ENGINE = Memory")
+	if len(codes) == 0 {
+		return nil
+	}
+	var values []string
+	for i, code := range codes {
+		values = append(values, fmt.Sprintf("(%s, %s, %d)", quote(code), quote(others[code]), i))
+	}
+	l.query(t, "INSERT INTO trafficd.planted VALUES %s", strings.Join(values, ","))
+	l.query(t, `INSERT INTO trafficd.measurements_hours SELECT %s, * EXCEPT product_instance FROM trafficd.measurements_hours FINAL
+		WHERE product_instance = 'clean' AND hour >= %s - INTERVAL 28 DAY AND hour < %s AND (hour < %s OR detector_code NOT IN (SELECT c FROM trafficd.planted))`,
+		quote(l.Instance), unix(start), unix(end), unix(start))
+	if k.where == "false" {
+		return codes
+	}
+	received := time.Now().Truncate(time.Second)
+	l.query(t, `INSERT INTO trafficd.measurements
+		SELECT %s, x.1, x.2, x.3, x.4, x.5, NULL, generateUUIDv4(), 0, %s FROM (
+			SELECT (%s) AS x FROM (SELECT detector_code AS c, measure_type_code AS m, timestamp_from AS f, timestamp_to AS t, value AS v
+				FROM trafficd.measurements FINAL WHERE product_instance = 'clean' AND timestamp_from >= %[4]s AND timestamp_from < %s) AS rows
+			JOIN trafficd.planted AS p USING (c)
+			LEFT JOIN (SELECT detector_code AS c, measure_type_code AS m, argMax(value, timestamp_from) AS b FROM trafficd.measurements
+				WHERE product_instance = 'clean' AND timestamp_from >= %[4]s - INTERVAL 3 HOUR AND timestamp_from < %[4]s GROUP BY c, m) AS before USING (c, m)
+		)`, quote(l.Instance), unix(received), k.change, unix(start), unix(end))
+	b := schema.Block{First: received, Last: received, Months: []uint32{uint32(start.Year()*100 + int(start.Month())), uint32(end.Year()*100 + int(end.Month()))}}
+	for _, sql := range layout.Derive(b) {
+		require.NoError(t, l.Conn.Exec(clickhouse.Context(t.Context(), clickhouse.WithSettings(schema.DeriveSettings)), sql))
+	}
+	return codes
+}
+
+// score plants a kind of fault count times, some at once, and prints the precision and recall of the tests.
+func (l *lab) score(t testing.TB, k kind, total, atOnce int) {
+	t.Helper()
+	planted, found, able, ableFound, wrong := 0, 0, 0, 0, 0
+	for planted < total {
+		span := int(l.to.Sub(l.from)/hour) - 22*24 - int(3*k.window/hour) - 24
+		start := l.from.AddDate(0, 0, 22).Add(time.Duration(l.random.IntN(span)) * hour)
+		codes := l.plant(t, k, start, min(atOnce, total-planted))
+		if len(codes) == 0 {
+			continue
+		}
+		end := start.Add(3 * k.window)
+		for at := start.Add(k.step); !at.After(end); at = at.Add(k.step) {
+			require.NoError(t, l.Learn(t.Context(), at))
+			for _, test := range Tests {
+				if strings.Contains(strings.Join(k.states, " "), test.Name) || k.states[0] == "feed" && test.Name == "silent" {
+					require.NoError(t, l.Check(t.Context(), test, at))
+				}
+			}
+		}
+		states := "'" + strings.Join(k.states, "','") + "'"
+		if k.name == "dead feed" {
+			planted++
+			able++
+			if l.query(t, "SELECT count() > 0 FROM trafficd.measurements_health WHERE product_instance = %s AND state = 'feed' AND last_at > %s",
+				quote(l.Instance), unix(start)) == "1" {
+				found++
+				ableFound++
+			}
+			continue
+		}
+		var r struct{ Planted, Found, Able, AbleFound, Wrong json.Number }
+		text := l.query(t, `WITH
+			named AS (SELECT DISTINCT detector_code AS c FROM trafficd.measurements_health FINAL WHERE product_instance = %[1]s AND state IN (%[2]s)),
+			testable AS (SELECT detector_code AS c, countIf(%[3]s) > 0 AS able FROM trafficd.measurements_health_usual FINAL
+				WHERE product_instance = %[1]s AND day = toDate(%[4]s) AND measure_type_code != 'occupancy' GROUP BY c)
+			SELECT count() AS Planted, countIf(c IN named) AS Found, countIf(able) AS Able, countIf(able AND c IN named) AS AbleFound,
+				(SELECT countIf(c NOT IN (SELECT c FROM trafficd.planted)) FROM named) AS Wrong
+			FROM trafficd.planted LEFT JOIN testable USING (c) FORMAT JSONEachRow SETTINGS output_format_json_quote_64bit_integers = 0`,
+			quote(l.Instance), states, k.able, unix(start))
+		require.NoError(t, json.Unmarshal([]byte(text), &r))
+		add := func(total *int, n json.Number) {
+			i, err := strconv.Atoi(string(n))
+			require.NoError(t, err)
+			*total += i
+		}
+		add(&planted, r.Planted)
+		add(&found, r.Found)
+		add(&able, r.Able)
+		add(&ableFound, r.AbleFound)
+		add(&wrong, r.Wrong)
+	}
+	fmt.Printf("%-16s %7d %7d %9.3f %10.3f %8d %9.3f\n", k.name, planted, found, float64(found)/float64(planted),
+		float64(found)/float64(max(found+wrong, 1)), able, float64(ableFound)/float64(max(able, 1)))
+}
+
+// BenchmarkPlantedFaults prints the table of `make health-eval`.
+func BenchmarkPlantedFaults(b *testing.B) {
+	faults, err := strconv.Atoi(os.Getenv("HEALTH_FAULTS"))
+	if err != nil {
+		b.Skip("HEALTH_FAULTS is not set")
+	}
+	l := newLab(b)
+	if directory := os.Getenv("FORECAST_DATA"); directory != "" {
+		l.aarhus(b, directory)
+	} else {
+		l.town(b, 200, 42)
+	}
+	fmt.Printf("%-16s %7s %7s %9s %10s %8s %9s\n", "kind", "planted", "named", "recall", "precision", "testable", "recall")
+	for _, k := range kinds {
+		if only := os.Getenv("HEALTH_KIND"); only != "" && !strings.Contains(k.name, only) {
+			continue
+		}
+		l.score(b, k, faults/len(kinds), 40)
+	}
+}

@@ -1,0 +1,6 @@
+-- Zeros: no vehicle and no speed for so long that it is less likely than 1 in 1,000,000 at these hours.
+SELECT detector_code, measure_type_code, toDateTime(first, 'UTC') AS since,
+    format('{} is 0 in all intervals of the last {} hours; in these hours of earlier days, it was equal throughout an hour in {} % of cases',
+        measure_type_code, toString(run), toString(round(100 * exp(likelihood / run), 1))) AS rule
+FROM {{.Zeros}}
+WHERE speed <= 0
