@@ -18,10 +18,10 @@ import (
 func newKey(std streams) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "key",
-		Short: "Create, list and revoke API keys",
-		Long: `Create, list and revoke the API keys in a daemon's keys file. The file contains SHA-256
+		Short: "Create, list, rename and revoke API keys",
+		Long: `Create, list, rename and revoke the API keys in a daemon's keys file. The file contains SHA-256
 digests, never keys. A running daemon reloads it when it changes.`,
-	}, newKeyNew(std), newKeyList(std), newKeyRevoke(std))
+	}, newKeyNew(std), newKeyList(std), newKeyRename(std), newKeyRevoke(std))
 }
 
 func newKeyNew(std streams) *cobra.Command {
@@ -154,6 +154,24 @@ func newKeyList(std streams) *cobra.Command {
 				strings.Join(e.Rights, ","), e.Timezone, rate(e.RequestsPerSecond), rate(e.ItemsPerSecond), expires, e.SHA256)
 		}
 		return errors.Join(table.Flush(), err)
+	})
+}
+
+func newKeyRename(std streams) *cobra.Command {
+	return keysFileCommand(&cobra.Command{
+		Use:   "rename NAME TO",
+		Short: "Rename a key in the keys file",
+		Long: `Rename a key in logs, metrics and pages. The key itself stays the same, so its user
+notices nothing: its client, which owns routing jobs and Idempotency-Keys, keeps the old
+name. In metrics, the series of the new name begin at 0.`,
+		Example: "  trafficctl key rename acme acme-north --file keys.yaml",
+		Args:    cobra.ExactArgs(2),
+	}, func(file string, args []string) error {
+		err := keyfile.Rename(file, args[0], args[1])
+		if err == nil {
+			fmt.Fprintf(std.err, "trafficctl: renamed key %q to %q in %s\n", args[0], args[1], file)
+		}
+		return err
 	})
 }
 

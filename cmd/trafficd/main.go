@@ -8,6 +8,7 @@
 //	reload.go      SIGHUP
 //	steps.go       starts and stops the parts within a time limit; systemd
 //	check.go       --check-config
+//	rename.go      renames product instances and detectors in ClickHouse
 //	deliveries.go  the delivery loops
 //	routes.go      the paths for clients and operators
 //	readiness.go   the reasons in /readyz
@@ -94,7 +95,7 @@ start, they end the daemon within two seconds.`,
 		n := &f.names[i]
 		root.PersistentFlags().StringVar(&n.Value, n.Name, "", "short for --set "+n.Key+"=…")
 	}
-	root.AddCommand(migrateCommand(f), healthCommand(f), &cobra.Command{
+	root.AddCommand(migrateCommand(f), renameCommand(f), healthCommand(f), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, revision and Go version",
 		Args:  cobra.NoArgs,

@@ -52,6 +52,12 @@ func (l Layout) Derive(blocks ...Block) []string {
 	for _, b := range blocks {
 		where = append(where, b.Where())
 	}
+	return l.derive(strings.Join(where, " OR "), "")
+}
+
+// derive returns the statements for the rows of the archive that match where. only is an additional
+// condition for the rows from which hours are computed; it is empty or ends in AND.
+func (l Layout) derive(where, only string) []string {
 	statements := make([]string, len(derivations))
 	for i, text := range derivations {
 		statements[i] = strings.NewReplacer(
@@ -60,7 +66,8 @@ func (l Layout) Derive(blocks ...Block) []string {
 			"{hours}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Derived("hours")),
 			"{recorded}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Derived("blocks")),
 			"{last}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Derived("last")),
-			"{blocks}", strings.Join(where, " OR "),
+			"{blocks}", where,
+			"{only}", only,
 		).Replace(text)
 	}
 	return statements
@@ -115,7 +122,7 @@ FROM
         SELECT product_instance, bucket, measure_type_code, detector_code, thousandths, other_value, value,
             intDiv(toUnixTimestamp64Second(bucket), 900) % 4 AS quarter
         FROM {by_time} FINAL
-        WHERE (product_instance, bucket) IN
+        WHERE {only}(product_instance, bucket) IN
         (
             SELECT product_instance, fromUnixTimestamp64Second(hour * 3600 + arrayJoin(range(0, 3600, 300)), 'UTC')
             FROM

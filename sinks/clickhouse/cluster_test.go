@@ -33,6 +33,7 @@ func TestCluster(t *testing.T) {
 	t.Run("documented queries", func(t *testing.T) {
 		testDocumentedQueries(t, newClustered(t, c, 0, clustered(c, "main", 0, 1, 2)))
 	})
+	t.Run("rename", func(t *testing.T) { testRename(t, newClustered(t, c, 0, clustered(c, "main", 0, 1, 2))) })
 	t.Run("poll of a busy server", func(t *testing.T) {
 		for range 3 { // an update of the derived tables, a lookup, and the migration of another server
 			ctx, cancel := context.WithCancel(t.Context())

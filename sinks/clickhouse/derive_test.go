@@ -94,6 +94,7 @@ func TestDerived(t *testing.T) {
 	})
 	t.Run("traffic", func(t *testing.T) { testTraffic(t, store) })
 	t.Run("detectors", func(t *testing.T) { testDetectors(t, store) })
+	t.Run("rename", func(t *testing.T) { testRename(t, newArchive(t, store, func(c *Config) { c.Database = "renaming" })) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, store) })
 }
 

@@ -78,6 +78,44 @@ func Revoke(path, name string) error {
 	return nil
 }
 
+// Rename changes the name of the key. Its client stays the same: if the entry has none, the client is
+// the old name.
+func Rename(path, name, to string) error {
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("cannot rename the key: %w", err)
+	}
+	err := edit(path, func(keys *yaml.Node) error {
+		at := slices.IndexFunc(keys.Content, named(name))
+		switch {
+		case at < 0:
+			return fmt.Errorf("no key is named %q; run `trafficctl key list` to see the names", name)
+		case slices.ContainsFunc(keys.Content, named(to)):
+			return fmt.Errorf("a key named %q already exists", to)
+		}
+		var client string
+		entry := keys.Content[at]
+		for i := 0; i+1 < len(entry.Content); i += 2 {
+			switch entry.Content[i].Value {
+			case "name":
+				entry.Content[i+1].SetString(to)
+			case "client":
+				client = entry.Content[i+1].Value
+			}
+		}
+		if client == "" {
+			key, value := new(yaml.Node), new(yaml.Node)
+			key.SetString("client")
+			value.SetString(name)
+			entry.Content = append(entry.Content, key, value)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot rename the key in %s: %w", path, err)
+	}
+	return nil
+}
+
 // edit rewrites the file after apply has changed the items of its `keys` list, unless the daemon
 // could not use the result: its previous keys would stay in use.
 func edit(path string, apply func(keys *yaml.Node) error) error {

@@ -179,3 +179,25 @@ func TestAppendKeepsModeAndLink(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, read(t, string(text)), 2)
 }
+
+// TestRename checks that a key keeps its client and its digest, and that comments are kept.
+func TestRename(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	f := func(old, client string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(path, []byte(old), 0o600))
+		before := read(t, old)[0]
+		require.NoError(t, Rename(path, "a", "b"))
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Contains(t, string(text), "# the first")
+		before.Name, before.Client = "b", client
+		require.Equal(t, before, read(t, string(text))[0])
+	}
+	f("keys:\n  - "+item("a")+" # the first\n  - "+item("c")+"\n", "a")
+	f("# the first\nkeys:\n  - "+strings.Replace(item("a"), "rights", "client: owner, rights", 1)+"\n", "owner")
+	require.NoError(t, os.WriteFile(path, []byte("keys: ["+item("a")+", "+item("b")+"]\n"), 0o600))
+	require.ErrorContains(t, Rename(path, "a", "b"), `a key named "b" already exists`)
+	require.ErrorContains(t, Rename(path, "c", "d"), `no key is named "c"`)
+	require.ErrorContains(t, Rename(path+".none", "c", "d"), "no such file")
+}
