@@ -329,7 +329,9 @@ func TestFaults(t *testing.T) {
 	t.Run("dashboards", func(t *testing.T) {
 		d := daemons[slices.IndexFunc(all, func(f fault) bool { return f.name == "healthy" })]
 		d.t = t
-		requireData(t, p, d, func(board string) bool { return board != forecasterBoard && board != archiveDashboard }, func() {
+		requireData(t, p, d, func(board string) bool {
+			return !slices.Contains([]string{forecasterBoard, feederBoard, archiveDashboard}, board)
+		}, func() {
 			d.ctl("forecast", "get", "--url", d.url(), "--ca", d.path("tls.crt"), "--key", d.name)
 			d.convert()
 		})

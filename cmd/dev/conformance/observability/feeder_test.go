@@ -18,8 +18,12 @@ import (
 	"trafficd/cmd/dev/needs"
 )
 
+// feederBoard is the dashboard with the metrics of the feeder.
+const feederBoard = "trafficd-feeder.json"
+
 // TestFeederFaults lets two feeders fail: the feed of one sends HTML pages, and the daemon of the
-// other does not know its key. Each raises one alert, and the runbook says what is printed.
+// other does not know its key. Each raises one alert, and the runbook says what is printed. Each
+// panel of the feeder's dashboard has data.
 func TestFeederFaults(t *testing.T) {
 	needs.Everything(t, "Prometheus")
 	t.Parallel()
@@ -56,6 +60,7 @@ func TestFeederFaults(t *testing.T) {
 	d.Run()
 	readSites(t, all["TrafficdFeedStale"].ops)
 	p := startPrometheus(t, []*daemon{all["TrafficdFeedStale"], all["TrafficdFeedUnsent"]})
+	requireData(t, p, all["TrafficdFeedStale"], func(board string) bool { return board == feederBoard }, func() {})
 	for alert, f := range all {
 		p.await(fmt.Sprintf(`ALERTS{alertname=%q,instance=%q,feed="f",alertstate="firing"}`, alert, f.name))
 		follow(t, f, strings.ToLower(alert), nil)

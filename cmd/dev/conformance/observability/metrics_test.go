@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,6 +58,10 @@ func TestPromtool(t *testing.T) {
 	require.Contains(t, string(text), `trafficd_ingest_batches_total{code="GENERAL_FORBIDDEN"} 0`)
 	require.NotContains(t, string(text), "trafficd_api_certificate_expiry", "no TLS")
 	require.Positive(t, d.Metric("trafficd_journal_disk_free_bytes"))
+	names := metricNames(t)
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (trafficd_\w+)`).FindAllStringSubmatch(string(text), -1) {
+		require.Contains(t, names, m[1])
+	}
 
 	changeKeys(d, "renamed")
 	d.Eventually(func() bool {
