@@ -505,6 +505,7 @@ func TestDryRun(t *testing.T) {
 			if len(got) > 1 {
 				several++
 			}
+			require.LessOrEqual(t, len(got), len(members), "the contract bounds the response")
 		}
 		require.Equal(t, long.Len(), at)
 		items += short.Items

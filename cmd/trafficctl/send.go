@@ -234,7 +234,8 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	err = sender.Send(ctx, items)
 	stop()
 	err = errors.Join(err, rejected.Close())
-	sum := summary{DryRun: s.cfg.DryRun, Tally: sender.Tally(), Counts: file.Counts, detectors: sender.Detectors(), Seconds: time.Since(start).Seconds()}
+	sum := summary{DryRun: s.cfg.DryRun, Tally: sender.Tally(), Counts: file.Counts, detectors: sender.Detectors()}
+	sum.Seconds = time.Since(start).Seconds()
 	sum.PerSecond = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
 	if sum.Resume > 0 {
 		sum.Resume = max(sum.Resume, s.skipRows+1) // the input may have failed before that row
