@@ -18,6 +18,7 @@ import (
 
 	"trafficd/cmd/dev/daemontest"
 	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/openapi"
 	"trafficd/sinks/layers"
 	"trafficd/sources/ingest"
@@ -99,6 +100,13 @@ func TestOpenAPIExamples(t *testing.T) {
 	_, body := d.layer(daemontest.ExamplesKey, "?horizon=30", "Accept", "application/json")
 	requireExample(t, layer, examples[layer]["oneStreet"], withPeriodOf(t, examples[layer]["oneStreet"], body))
 	delete(examples[layer], "oneStreet")
+
+	dry := d.exchange(http.MethodPost, contract.IngestPath, compress.Gzip(`{"measurements":[{"detectorCode":"MQ-0000-0","measureTypeCode":"speed",`+
+		`"timestampFrom":"2026-01-31T12:05:00Z","timestampTo":"2026-01-31T12:00:00Z","value":1}]}`),
+		"Content-Encoding", "gzip", "Prefer", "validate-only, all-errors")
+	key := fmt.Sprintf("post %s %d", contract.IngestPath, dry.status)
+	requireExample(t, key, examples[key]["allErrors"], dry.body)
+	delete(examples[key], "allErrors")
 
 	for key, got := range d.provokeErrors() {
 		component, name, _ := strings.Cut(key, "/")

@@ -64,6 +64,10 @@ func (d *daemon) routes() []api.Route {
 	routes := []api.Route{
 		{Path: ingest.Path, Methods: []string{fasthttp.MethodPost}, Right: contract.RightIngest, Endpoint: ingestion},
 		{
+			Path: ingest.CapabilitiesPath, Methods: publicMethods, Right: contract.RightIngest,
+			Endpoint: &ingest.Capabilities{Capabilities: d.capabilities(), Registry: d.registry},
+		},
+		{
 			Path: layers.Path, Methods: layers.Methods, Right: contract.RightForecast,
 			Endpoint: layer, QueryKey: d.cfg.Layers.QueryKey,
 		},
@@ -103,6 +107,26 @@ func (d *daemon) routes() []api.Route {
 		}
 	}
 	return routes
+}
+
+// capabilities returns what the configuration allows all keys to send.
+func (d *daemon) capabilities() contract.Capabilities {
+	p := &d.cfg.Pipeline
+	c := contract.Capabilities{
+		Limits: contract.IngestLimits{
+			ItemsPerBatch: p.Decode.BatchLimit, ItemsPerRequest: cmp.Or(p.Decode.HardLimit, 10*p.Decode.BatchLimit),
+			CompressedBytes: d.cfg.Ingest.MaxCompressedBytes, DecompressedBytes: p.MaxBodyBytes,
+			FutureToleranceSeconds: p.Validate.FutureTolerance.Seconds(), IdempotencySeconds: p.Idempotency.Window.Seconds(),
+		},
+		MeasureTypes: []contract.AllowedType{},
+		Quality:      contract.AllowedRange{Min: p.Validate.QualityMin, Max: p.Validate.QualityMax},
+	}
+	for _, t := range p.Validate.MeasureTypes {
+		c.MeasureTypes = append(c.MeasureTypes, contract.AllowedType{
+			Code: t.Code, AllowedRange: contract.AllowedRange{Min: t.Min, Max: t.Max}, Unit: t.Unit,
+		})
+	}
+	return c
 }
 
 // operatorRoutes returns the operators' listener's routes except those of package ops.

@@ -20,6 +20,8 @@ type Client struct {
 	ProductInstance string
 	Rights          Right
 	Zone            *time.Location // never nil
+
+	RequestsPerSecond, ItemsPerSecond float64 // rate limits, enforced by package api; 0: none
 }
 
 // May reports whether the client has all rights in r.

@@ -9,10 +9,11 @@ import (
 
 // Paths of the services, below the base path (contract 1, 2 and 3).
 const (
-	IngestPath   = "/dataprovider/ingestion/v1/detectors/data/ingest"
-	ForecastPath = "/mlf/v1/forecast/realtime"
-	RoutingPath  = "/xroute/ws/XRoute"
-	DocsPath     = "/docs" // the OpenAPI document as a page (contract 6.5)
+	IngestPath       = "/dataprovider/ingestion/v1/detectors/data/ingest"
+	CapabilitiesPath = "/dataprovider/ingestion/v1/detectors/capabilities"
+	ForecastPath     = "/mlf/v1/forecast/realtime"
+	RoutingPath      = "/xroute/ws/XRoute"
+	DocsPath         = "/docs" // the OpenAPI document as a page (contract 6.5)
 )
 
 // Measurement is an item of a batch (contract 5.1), as a client builds it.

@@ -148,7 +148,10 @@ func (e KeyEntry) Validate() error {
 }
 
 func (e KeyEntry) client() (*contract.Client, error) {
-	c := &contract.Client{Name: e.Name, ProductInstance: e.ProductInstance, Owner: e.ProductInstance + "\x00" + cmp.Or(e.Client, e.Name)}
+	c := &contract.Client{
+		Name: e.Name, ProductInstance: e.ProductInstance, Owner: e.ProductInstance + "\x00" + cmp.Or(e.Client, e.Name),
+		RequestsPerSecond: e.RequestsPerSecond, ItemsPerSecond: e.ItemsPerSecond,
+	}
 	if e.Name == "" {
 		return nil, errors.New("missing name, which identifies the client in logs and metrics")
 	}
