@@ -42,6 +42,37 @@ func TestComposeProject(t *testing.T) {
 		f("haproxy", []string{"compose.yaml", "replicas.yaml"}, []string{"JOURNAL_KIND=" + kind},
 			[]string{"alertmanager", "clickhouse", "grafana", "haproxy", "kafka", "prometheus", "trafficd", "trafficd-2", "trafficd-3"})
 	}
+	f("trafficd", []string{"compose.yaml", "feeder.yaml"}, nil,
+		[]string{"alertmanager", "clickhouse", "feeder", "grafana", "kafka", "prometheus", "trafficd"})
+}
+
+// TestComposeFeeder checks that the feeder accepts its environment, that its spool is in a volume,
+// and that it, the daemon and Prometheus agree on the addresses.
+func TestComposeFeeder(t *testing.T) {
+	p, err := loadCompose(t, []string{"compose.yaml", "feeder.yaml"}, "TRAFFICD_IMAGE=trafficd:1", "CLICKHOUSE_PASSWORD=secret", "GRAFANA_PASSWORD=secret")
+	require.NoError(t, err)
+	s := p.Services["feeder"]
+	require.Equal(t, types.ShellCommand{"/usr/bin/feeder", "--config", "/etc/trafficd/feeder.yaml"}, s.Entrypoint)
+	path := filepath.Join(t.TempDir(), "feeder.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("trafficd: {key_file: /etc/trafficd/feeder.key}\nfeeds: [{name: nl, url: 'http://x', format: ndw}]\n"), 0o600))
+	for name, value := range s.Environment {
+		t.Setenv(name, *value)
+	}
+	printed := output(t, filepath.Join(filepath.Dir(hostTrafficd()), "feeder"), "--config", path, "--print-config")
+	require.Contains(t, printed, "url: http://trafficd:8080")
+	require.Contains(t, printed, "listen: :8083")
+	volumes := map[string]string{}
+	for _, v := range s.Volumes {
+		volumes[v.Target] = v.Type
+	}
+	require.Equal(t, map[string]string{"/etc/trafficd": types.VolumeTypeBind, "/var/lib/trafficd": types.VolumeTypeVolume}, volumes)
+	require.Contains(t, printed, "dir: /var/lib/trafficd/")
+	require.Equal(t, uint32(8083), s.Ports[0].Target)
+	for _, file := range []string{"compose/prometheus.yml", "README.md", "compose/feeder.yaml"} {
+		text, err := os.ReadFile(filepath.Join(root, "deployments", file))
+		require.NoError(t, err)
+		require.Contains(t, string(text), "feeder:8083", file)
+	}
 }
 
 // requireCompose checks a project whose clients use the port of one service.

@@ -69,7 +69,7 @@ func TestPackageInstalls(t *testing.T) {
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
 		"bash", script, "outside", packageOf(testVersion, runtime.GOARCH), filepath.Join(r.out, "trafficd_"+newer+"_"+runtime.GOARCH+".deb"),
-		freeAddress(t), freeAddress(t))
+		freeAddress(t), freeAddress(t), freeAddress(t))
 	if os.Geteuid() != 0 {
 		cmd.Args = append([]string{"sudo", "-n"}, cmd.Args...)
 		cmd.Path, err = exec.LookPath("sudo")

@@ -2,7 +2,7 @@
 # Installs, upgrades, downgrades and removes the Debian package in an overlay on top of this machine's
 # root directory, which exists as long as the mount namespace of this process.
 #
-#   unshare --mount --pid --fork install.sh outside OLD.deb NEW.deb API OPS
+#   unshare --mount --pid --fork install.sh outside OLD.deb NEW.deb API OPS PUBLISHER
 set -euo pipefail
 
 if [ "$1" = outside ]; then
@@ -16,10 +16,10 @@ if [ "$1" = outside ]; then
   cp "$1" "$work/root/root/old.deb"
   cp "$2" "$work/root/root/new.deb"
   cp "$0" "$work/root/root/install.sh"
-  exec chroot "$work/root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 bash /root/install.sh inside "$3" "$4"
+  exec chroot "$work/root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 bash /root/install.sh inside "$3" "$4" "$5"
 fi
 
-api=$2 ops=$3
+api=$2 ops=$3 publisher=$4
 cd /root
 set -x
 
@@ -70,6 +70,35 @@ printf 'detectorCode,measureTypeCode,timestampFrom,timestampTo,value\nD0001,spee
 trafficctl send batch.csv --url "http://$api" --key-file key
 stop
 [ "$(frames)" = 1 ]
+
+# A feed, as the help of trafficctl feed add describes it. systemd creates the state directory.
+mkdir published
+cat >published/feed.xml <<XML
+<d2LogicalModel><payloadPublication><siteMeasurements><measurementSiteReference id="S" version="1"/>
+<measurementTimeDefault>2026-01-01T00:00:00Z</measurementTimeDefault><measuredValue index="1"><measuredValue><basicData type="TrafficFlow"><vehicleFlow>
+<vehicleFlowRate>60</vehicleFlowRate></vehicleFlow></basicData></measuredValue></measuredValue></siteMeasurements></payloadPublication></d2LogicalModel>
+XML
+python3 -m http.server --bind "${publisher%:*}" --directory published "${publisher#*:}" 2>/dev/null &
+python=$!
+for _ in $(seq 100); do
+  trafficctl feed add "http://$publisher/feed.xml" --format ndw --product-instance nl --dir /etc/trafficd >added 2>&1 && break
+  sleep 0.1
+done
+cat added
+grep -q 'product_instance: nl' /etc/trafficd/keys.yaml
+install --directory --owner trafficd --group trafficd --mode 750 /var/lib/feeder
+start
+read -ra command <<<"$(sed -n 's/^ExecStart=//p' /lib/systemd/system/feeder.service)"
+setpriv --reuid=trafficd --regid=trafficd --clear-groups --no-new-privs --bounding-set -all "${command[@]}" 2>>/root/feeder.log &
+feeder=$!
+for _ in $(seq 300); do
+  [ "$(frames)" = 2 ] && break
+  sleep 0.1
+done
+[ "$(frames)" = 2 ] || { cat /root/feeder.log; exit 1; }
+kill -TERM "$feeder" && wait "$feeder"
+kill "$python"
+stop
 cp /etc/trafficd/trafficd.yaml /etc/trafficd/keys.yaml .
 
 # An upgrade and a downgrade keep configuration, keys and journal.
@@ -82,7 +111,7 @@ for deb in new.deb old.deb; do
   [ "$(stat -c '%U:%G %a' /etc/trafficd/trafficd.yaml)" = 'root:trafficd 640' ]
   start
   stop
-  [ "$(frames)" = 1 ]
+  [ "$(frames)" = 2 ]
   trafficctl journal verify /var/lib/trafficd/journal
 done
 
