@@ -108,7 +108,8 @@ func (l *loader) wrong(key string, n *yaml.Node, want string) {
 
 // unknown reports a key that is not in a section, whose keys are known.
 func (l *loader) unknown(section, key string, n *yaml.Node, known schema) {
-	hint, from := "", l.from(n)
+	var hint string
+	from := l.from(n)
 	switch near, keys := known.nearest(key); {
 	case near == "":
 		hint = ": the keys there are " + strings.Join(keys, ", ")

@@ -42,19 +42,7 @@ func (p printer) node(v reflect.Value, key string) *yaml.Node {
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		n = scalar(v.Interface().(time.Duration).String())
 	case isSection(v.Type()):
-		n.Kind = yaml.MappingNode
-		for _, f := range fieldsOf(v.Type()) {
-			if below := v.FieldByIndex(f.index); !p.entry || !below.IsZero() {
-				name, value := scalar(f.name), p.node(below, join(key, f.name))
-				if !p.entry {
-					name.HeadComment = wrap(helpOfEntries(f.typ, helpOf(v.Type(), f.index)), 110)
-				}
-				if value.Kind != yaml.ScalarNode && value.Style != yaml.FlowStyle { // its comment would move to the next key
-					name.LineComment, value.LineComment = value.LineComment, ""
-				}
-				n.Content = append(n.Content, name, value)
-			}
-		}
+		n = p.section(v, key)
 	case v.Kind() == reflect.Pointer && !v.IsNil():
 		return p.node(v.Elem(), key)
 	case v.Kind() == reflect.Slice:
@@ -72,6 +60,25 @@ func (p printer) node(v reflect.Value, key string) *yaml.Node {
 	}
 	if from := p.origins[key]; from != "" {
 		n.LineComment = strings.TrimPrefix(n.LineComment+"; from "+from, "; ")
+	}
+	return n
+}
+
+func (p printer) section(v reflect.Value, key string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, f := range fieldsOf(v.Type()) {
+		below := v.FieldByIndex(f.index)
+		if p.entry && below.IsZero() {
+			continue
+		}
+		name, value := scalar(f.name), p.node(below, join(key, f.name))
+		if !p.entry {
+			name.HeadComment = wrap(helpOfEntries(f.typ, helpOf(v.Type(), f.index)), 110)
+		}
+		if value.Kind != yaml.ScalarNode && value.Style != yaml.FlowStyle { // its comment would move to the next key
+			name.LineComment, value.LineComment = value.LineComment, ""
+		}
+		n.Content = append(n.Content, name, value)
 	}
 	return n
 }
