@@ -102,8 +102,12 @@ func requireAgreement(t *testing.T, s geo.System, points, theirs []float64) {
 // TestProjUTM tests each zone with points up to 9 degrees from its central meridian. The zone
 // itself extends only 3 degrees from it.
 func TestProjUTM(t *testing.T) {
+	step := 8
+	if needs.Long() {
+		step = 1
+	}
 	f := func(base, first, zone, last int, south, north float64) {
-		for code := first; code <= last; code++ {
+		for code := first; code <= last; code += step {
 			centre := float64(6*(zone+code-first) - 183)
 			points := area(1000, max(centre-9, -180), min(centre+9, 180), south, north)
 			srID := fmt.Sprintf("EPSG:%d", code)

@@ -119,6 +119,7 @@ func TestStop(t *testing.T) {
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 	require.True(t, resp.Close)
 	late.ended()
+	require.NoError(t, late.Close()) // Stop waits for the unread body of a client that does not
 	stopped := make(chan error)
 	go func() {
 		ctx, cancel := contextWithin(patience)
