@@ -35,10 +35,18 @@ const (
 type Test struct {
 	Name   string
 	Hourly bool // needs complete hours, so it runs once an hour, others in every interval
-	off    bool // not run, because it names too many healthy detectors of real networks
+	off    bool // not run: it misses the precision or the recall of 0.97 on real measurements
 }
 
-// Tests lists the tests in the order in which they run.
+// Tests lists the tests in the order in which they run. Those that are off were measured with 40
+// planted faults each in two months of 449 links of Aarhus (make health-eval):
+//
+//   - level: precision 0.84, recall 0.97 of the links whose days differ by less than 20 %, which are
+//     83 % of them. Real levels jump by half, too, for example at road works.
+//   - drift of 20 %: precision 0.55, recall 0.35. The days of three quarters of the links differ by
+//     more than 8 %, so that a fifth cannot be told from a usual week; of the others, 0.95 are named.
+//   - swapped: precision 0.95, recall 0.93. Some pairs have almost the same curve.
+//   - clock: precision 0.94, recall 0.78. Links with few vehicles have no clear curve.
 var Tests = []Test{
 	{Name: "silent"},
 	{Name: "feed"},
@@ -48,10 +56,10 @@ var Tests = []Test{
 	{Name: "no_vehicles", Hourly: true},
 	{Name: "impossible", Hourly: true},
 	{Name: "range", Hourly: true},
-	{Name: "level", Hourly: true},
+	{Name: "level", Hourly: true, off: true},
 	{Name: "drift", Hourly: true, off: true},
-	{Name: "swapped", Hourly: true},
-	{Name: "clock", Hourly: true},
+	{Name: "swapped", Hourly: true, off: true},
+	{Name: "clock", Hourly: true, off: true},
 }
 
 // Source is the archive of a product instance.

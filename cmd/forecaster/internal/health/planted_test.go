@@ -33,20 +33,16 @@ type lab struct {
 	Source
 	http     string
 	from, to time.Time
-	random   *rand.Rand
+	random   *rand.Rand // the same in every run
 	runs     int
 }
 
 func newLab(t testing.TB) *lab {
 	t.Helper()
 	l := &lab{random: rand.New(rand.NewPCG(1, 2))}
-	tcp, ok := "127.0.0.1:29171", os.Getenv("HEALTH_STORE") != ""
-	l.http = "127.0.0.1:29172"
-	if !ok {
-		store := stores.StartClickHouse(t)
-		tcp, l.http = store.TCP, store.HTTP
-	}
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{tcp}, ReadTimeout: 10 * time.Minute})
+	store := stores.StartClickHouse(t)
+	l.http = store.HTTP
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{store.TCP}, ReadTimeout: 10 * time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	l.Source = Source{Conn: conn, Database: "trafficd", Table: "measurements", Instance: "clean", Location: time.UTC}
@@ -93,9 +89,6 @@ func (l *lab) derive(t testing.TB, from, to time.Time) {
 func (l *lab) aarhus(t testing.TB, directory string) {
 	t.Helper()
 	l.from, l.to = time.Date(2014, 8, 1, 0, 0, 0, 0, time.UTC), time.Date(2014, 10, 1, 0, 0, 0, 0, time.UTC)
-	if l.query(t, "SELECT count() > 0 FROM trafficd.measurements WHERE product_instance = 'clean'") == "1" {
-		return
-	}
 	file, err := os.Open(filepath.Join(directory, "observations.csv.xz"))
 	require.NoError(t, err)
 	defer file.Close()
@@ -136,9 +129,6 @@ func (l *lab) town(t testing.TB, detectors, days int) {
 	cfg := town.DefaultMeasurementConfig()
 	cfg.Streets, cfg.Days, cfg.AllTypes, cfg.From = detectors, days, true, time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
 	l.from, l.to = cfg.From, cfg.From.AddDate(0, 0, days)
-	if l.query(t, "SELECT count() > 0 FROM trafficd.measurements WHERE product_instance = 'clean'") == "1" {
-		return
-	}
 	n, err := town.New(cfg)
 	require.NoError(t, err)
 	read, write := io.Pipe()
@@ -302,7 +292,7 @@ func (l *lab) score(t testing.TB, k kind, total, atOnce int) {
 		text := l.query(t, `WITH
 			named AS (SELECT DISTINCT detector_code AS c FROM trafficd.measurements_health FINAL WHERE product_instance = %[1]s AND state IN (%[2]s)),
 			testable AS (SELECT detector_code AS c, countIf(%[3]s) > 0 AS able FROM trafficd.measurements_health_usual FINAL
-				WHERE product_instance = %[1]s AND day = toDate(%[4]s) AND measure_type_code != 'occupancy' GROUP BY c)
+				WHERE product_instance = %[1]s AND measure_type_code = 'flow' GROUP BY c)
 			SELECT count() AS Planted, countIf(c IN named) AS Found, countIf(able) AS Able, countIf(able AND c IN named) AS AbleFound,
 				(SELECT countIf(c NOT IN (SELECT c FROM trafficd.planted)) FROM named) AS Wrong
 			FROM trafficd.planted LEFT JOIN testable USING (c) FORMAT JSONEachRow SETTINGS output_format_json_quote_64bit_integers = 0`,
@@ -341,5 +331,61 @@ func BenchmarkPlantedFaults(b *testing.B) {
 			continue
 		}
 		l.score(b, k, faults/len(kinds), 40)
+	}
+}
+
+// BenchmarkFalseAlarms prints the states that are named in a town without faults in 7 days, among
+// them a holiday that no setting names and a day without traffic.
+func BenchmarkFalseAlarms(b *testing.B) {
+	detectors, err := strconv.Atoi(os.Getenv("HEALTH_TOWN"))
+	if err != nil {
+		b.Skip("HEALTH_TOWN is not set")
+	}
+	l := newLab(b)
+	l.town(b, detectors, 35)
+	first := l.to.AddDate(0, 0, -7)
+	day := func(n int) time.Time { return first.AddDate(0, 0, n) }
+	sunday := day(1)
+	for sunday.Weekday() != time.Sunday {
+		sunday = sunday.AddDate(0, 0, -1)
+	}
+	const change = `INSERT INTO trafficd.measurements_hours SELECT product_instance, hour + %d, * EXCEPT (product_instance, hour, computed_at), now64(6)
+		FROM trafficd.measurements_hours FINAL WHERE hour >= %s AND hour < %s`
+	l.query(b, change, int(day(1).Sub(sunday)/time.Second), unix(sunday), unix(sunday.AddDate(0, 0, 1)))
+	l.query(b, `INSERT INTO trafficd.measurements_hours SELECT product_instance, hour, measure_type_code, detector_code, count_1, count_2, count_3, count_4,
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, now64(6) FROM trafficd.measurements_hours FINAL WHERE hour >= %s AND hour < %s AND measure_type_code != 'speed'`,
+		unix(day(3)), unix(day(4)))
+	for at := first; at.Before(l.to); at = at.Add(time.Hour) {
+		_, err := l.CheckAll(b.Context(), at)
+		require.NoError(b, err)
+	}
+	fmt.Println(l.query(b, "SELECT state, count(), min(first_at), any(detector_code), any(rule) FROM trafficd.measurements_detector_health GROUP BY state"))
+}
+
+// BenchmarkCost prints the CPU time of ClickHouse for 10,000 detectors with speed and flow.
+func BenchmarkCost(b *testing.B) {
+	if os.Getenv("HEALTH_TOWN") == "" {
+		b.Skip("HEALTH_TOWN is not set")
+	}
+	l := newLab(b)
+	now := time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC)
+	for day := -28; day <= 0; day++ {
+		l.query(b, `INSERT INTO trafficd.measurements_hours SELECT 'clean', toDateTime(%d + 3600 * (number %% 24), 'UTC'), m, 'D' || toString(intDiv(number, 24)),
+			3, 3, 3, 3, n, +n, n, +n, 0, 0, 0, 0, n / 4000, n / 2000, now64(6)
+			FROM (SELECT number, arrayJoin(['speed', 'flow']) AS m, 50000 + cityHash64(number, m, %d) %% 100000 AS n FROM numbers(240000))
+			WHERE toDateTime(%[1]d + 3600 * (number %% 24), 'UTC') < %[3]s`, now.Truncate(24*time.Hour).AddDate(0, 0, day).Unix(), day, unix(now))
+	}
+	cpu := func() (seconds float64) {
+		_, err := fmt.Sscan(l.query(b, "SELECT sum(value) / 1e6 FROM system.events WHERE event IN ('UserTimeMicroseconds', 'SystemTimeMicroseconds')"), &seconds)
+		require.NoError(b, err)
+		return seconds
+	}
+	used := cpu()
+	require.NoError(b, l.Learn(b.Context(), now))
+	fmt.Printf("%-12s %.2f s once a day\n", "usual", cpu()-used)
+	for _, test := range Tests {
+		used := cpu()
+		require.NoError(b, l.Check(b.Context(), test, now))
+		fmt.Printf("%-12s %.2f s, hourly: %v\n", test.Name, cpu()-used, test.Hourly)
 	}
 }
