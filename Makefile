@@ -52,10 +52,10 @@ setup: ## install the Debian packages that the tests need; SETUP=no prints the c
 	@.ci/setup test
 
 .PHONY: run
-run: ## start stores, daemon and forecaster, send three days of traffic, show the result, continue live; DATA=dir for real data, ARGS=--exit to stop after the result
+run: ## start stores, daemon and forecaster, send three days of traffic, show the result, continue live; DATA=dir for real data, FEED=ndw for a nation, ARGS=--exit to stop after the result
 	@.ci/setup run
-	@.ci/build '$(VERSION)' ./cmd/dev/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/dev/devstores
-	@exec bin/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)
+	@.ci/build '$(VERSION)' ./cmd/dev/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster $(if $(FEED),./cmd/feeder) ./cmd/dev/devstores
+	@exec bin/quickstart $(if $(FEED),--feed '$(FEED)') $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 .PHONY: stores
 stores: ## run only the stores, until Ctrl-C

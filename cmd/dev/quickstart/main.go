@@ -20,6 +20,7 @@ import (
 
 type options struct {
 	dir       string
+	feed      string
 	data      string
 	profile   string
 	fresh     bool
@@ -36,6 +37,7 @@ func main() {
 		Short: "Start trafficd with real stores, send traffic, print a report, and continue with live traffic",
 		Example: `  make run                            a synthetic town with 1,000 detectors
   make run DATA=~/aarhus              a data set; see ` + defaultProfile + `
+  make run FEED=ndw                   a recorded publication of the Netherlands, replayed every minute
   make run ARGS='--fresh --exit'      start with an empty directory, exit after the report`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -44,6 +46,8 @@ func main() {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", ".run/quickstart", "directory for stores, journal, keys and logs, kept across restarts")
+	f.StringVar(&o.feed, "feed", "",
+		"pull a feed instead: ndw, a recorded publication in --data (default "+recorded+"), or ndw-live, which needs network")
 	f.StringVar(&o.data, "data", "", "directory of a data set to send instead of synthetic traffic")
 	f.StringVar(&o.profile, "profile", "", "file that describes --data (default "+defaultProfile+")")
 	f.BoolVar(&o.fresh, "fresh", false, "empty the directory first")

@@ -47,6 +47,9 @@ type quickstart struct {
 	restarts atomic.Int32 // number of times that daemon was restarted
 
 	forecaster *launch.Daemon
+	feeder     *launch.Daemon
+	authority  *authority           // publishes what the feeder pulls; nil: the feed is live, or there is none
+	before     counts               // in the stores before the feed
 	keep       func(*launch.Daemon) // restarts a program in the background when it exits
 }
 
@@ -74,13 +77,19 @@ func run(ctx context.Context, o options) (err error) {
 			}
 		})
 	}
-	for _, step := range []func(context.Context) error{q.checkData, q.startStores, q.makeKey, q.findSource, q.startDaemon} {
+	steps := []func(context.Context) error{q.checkData, q.startStores, q.makeKey, q.findSource, q.startDaemon}
+	report := q.sendAndCount
+	if q.feed != "" {
+		steps = []func(context.Context) error{q.checkFeed, q.startStores, q.makeKey, q.startFeed}
+		report = q.feedAndCount
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	say("trafficd is ready: http://%s", q.daemon.Ops)
-	if err := q.sendAndCount(ctx); err != nil || q.exit {
+	if err := report(ctx); err != nil || q.exit {
 		return err
 	}
 	q.live(ctx)
@@ -111,7 +120,7 @@ func (q *quickstart) prepare() (unlock func(), err error) {
 			Ops: launch.Address(freePort("operators of "+name, port)),
 		}
 	}
-	q.daemon, q.forecaster = program("trafficd", 8081), program("forecaster", 8082)
+	q.daemon, q.forecaster, q.feeder = program("trafficd", 8081), program("forecaster", 8082), program("feeder", 8083)
 	q.daemon.API = launch.Address(freePort("clients of trafficd", 8080))
 	say("the web page will be at http://%s (operations) and http://%[1]s/#map in a few seconds", q.daemon.Ops)
 	return unlock, nil
@@ -174,7 +183,7 @@ func (q *quickstart) makeKey(ctx context.Context) (err error) {
 	return os.WriteFile(q.path(keyFile), []byte(q.key+"\n"), 0o600)
 }
 
-//go:embed trafficd.yaml forecaster.yaml
+//go:embed trafficd.yaml forecaster.yaml feeder.yaml
 var configs embed.FS
 
 func (q *quickstart) startDaemon(ctx context.Context) error {
@@ -182,24 +191,38 @@ func (q *quickstart) startDaemon(ctx context.Context) error {
 	return q.start(ctx, q.daemon, 30*time.Second)
 }
 
-// start writes the program's small configuration, which users can read, starts the program, waits
-// until it is ready, and keeps it running.
-func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Duration) (err error) {
+// start begins a program and waits until it is ready.
+func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Duration) error {
+	if err := q.begin(d); err != nil {
+		return err
+	}
+	return q.await(ctx, d, limit)
+}
+
+// await waits until a program is ready, and keeps it running.
+func (q *quickstart) await(ctx context.Context, d *launch.Daemon, limit time.Duration) error {
+	if err := d.AwaitReady(ctx, limit); err != nil {
+		return err
+	}
+	q.keep(d) // not earlier, because AwaitReady and watch must not use d concurrently
+	return nil
+}
+
+// begin writes the program's small configuration, which users can read, and starts the program.
+func (q *quickstart) begin(d *launch.Daemon) (err error) {
 	defer must.Return(&err)
 	name := d.Name() + ".yaml"
 	var text bytes.Buffer
 	must.Do(template.Must(template.ParseFS(configs, name)).Execute(&text, map[string]any{
-		"API": q.daemon.API, "Ops": d.Ops, "Forecaster": q.forecaster.Ops, "Keys": q.path(keysFile),
+		"API": q.daemon.API, "Ops": d.Ops, "Forecaster": q.forecaster.Ops, "Feed": q.feed, "Feeder": q.feeder.Ops, "Live": q.authority == nil,
+		"File": q.source.file, "KeyFile": q.path(keyFile), "Spool": q.path("spool"), "Keys": q.path(keysFile),
 		"Instance": instance, "Registry": q.source.registry, "Column": q.source.column, "Columns": q.source.columns, "Units": q.source.units,
 		"Journal":    q.path("journal"),
 		"ClickHouse": q.stores.ClickHouse.TCP, "Database": database,
 		"Brokers": strings.Join(q.stores.Kafka.Brokers, ", "), "Topic": topic, "ForecastTopic": forecastTopic,
 	}))
 	must.Do(os.WriteFile(q.path(name), text.Bytes(), 0o644))
-	must.Do(d.Start())
-	must.Do(d.AwaitReady(ctx, limit))
-	q.keep(d) // not earlier, because AwaitReady and watch must not use d concurrently
-	return nil
+	return d.Start()
 }
 
 // watch restarts a program when it exits, until ctx is done. It returns an error if a store exits,
@@ -229,14 +252,17 @@ func (q *quickstart) watch(ctx context.Context, d *launch.Daemon) error {
 	}
 }
 
-// stop stops the daemon, the forecaster and the stores, in this order.
+// stop stops the feeder, the daemon, the forecaster and the stores, in this order.
 func (q *quickstart) stop() error {
 	if q.stores == nil {
 		return nil
 	}
 	say("stopping trafficd and the stores; all data is kept in %s", q.short(q.dir))
 	var errs []error
-	for _, d := range []*launch.Daemon{q.daemon, q.forecaster} {
+	if q.authority != nil {
+		errs = append(errs, q.authority.server.Close())
+	}
+	for _, d := range []*launch.Daemon{q.feeder, q.daemon, q.forecaster} {
 		if d.Process == nil {
 			continue
 		}

@@ -170,7 +170,7 @@ func descendantsOf(parent int) []int {
 func build(t *testing.T) (binary string) {
 	t.Helper()
 	needs.Everything(t, "real stores")
-	for _, name := range []string{"trafficd", "trafficctl", "forecaster", "devstores", "quickstart"} {
+	for _, name := range []string{"trafficd", "trafficctl", "forecaster", "feeder", "devstores", "quickstart"} {
 		var err error
 		binary, err = launch.Program(t.Context(), name)
 		require.NoError(t, err)

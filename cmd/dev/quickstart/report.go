@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"strconv"
@@ -134,7 +135,22 @@ func (q *quickstart) layer(ctx context.Context) (string, error) {
 var reportText string
 
 func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string) error {
-	report, err := template.New("report.txt").Funcs(template.FuncMap{
+	return q.render(w, reportText, map[string]any{
+		"Items": s.Accepted + s.Rejected, "Rate": uint64(float64(s.Accepted+s.Rejected) / max(s.Seconds, 1e-3)),
+		"Sent": s, "Now": now, "Total": total, "Again": now.Inserted - now.Final, "Earlier": total.Final > now.Final, "Agree": s.arrived(now),
+		"Layer": layer, "Source": q.source, "Step": liveStep, "ForecastTopic": forecastTopic,
+	})
+}
+
+// render prints a report with its values, and those that all reports have.
+func (q *quickstart) render(w io.Writer, text string, values map[string]any) error {
+	maps.Copy(values, map[string]any{
+		"Restarts": q.restarts.Load(), "Key": q.key, "Live": !q.exit,
+		"API": q.daemon.API, "Ops": q.daemon.Ops, "FeederOps": q.feeder.Ops,
+		"ClickHouse": q.stores.ClickHouse, "Table": table,
+		"Broker": q.stores.Kafka.Brokers[0], "BrokerKind": q.stores.Kafka.Kind, "Topic": topic,
+	})
+	report, err := template.New("report").Funcs(template.FuncMap{
 		"thousands": thousands,
 		"path":      func(name string) string { return q.short(q.path(name)) },
 		"program":   func(name string) string { return q.short(q.bin(name)) },
@@ -144,16 +160,9 @@ func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string
 			}
 			return " (" + program + ": apt-get install " + debian + ")"
 		},
-	}).Parse(reportText)
+	}).Parse(text)
 	if err == nil {
-		err = report.Execute(w, map[string]any{
-			"Items": s.Accepted + s.Rejected, "Rate": uint64(float64(s.Accepted+s.Rejected) / max(s.Seconds, 1e-3)),
-			"Sent": s, "Now": now, "Total": total, "Again": now.Inserted - now.Final, "Earlier": total.Final > now.Final, "Agree": s.arrived(now),
-			"Restarts": q.restarts.Load(), "Layer": layer, "Key": q.key, "Live": !q.exit, "Source": q.source, "Step": liveStep,
-			"API": q.daemon.API, "Ops": q.daemon.Ops,
-			"ClickHouse": q.stores.ClickHouse, "Table": table,
-			"Broker": q.stores.Kafka.Brokers[0], "BrokerKind": q.stores.Kafka.Kind, "Topic": topic, "ForecastTopic": forecastTopic,
-		})
+		err = report.Execute(w, values)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot print the report: %w", err)

@@ -152,6 +152,13 @@ const liveStep = 5 * time.Second
 // live sends each liveStep's measurements as soon as it has passed, until ctx is done. It continues
 // after an error, which it prints unless it is the same as the last one.
 func (q *quickstart) live(ctx context.Context) {
+	if q.feed != "" {
+		if q.authority != nil {
+			q.authority.goLive()
+		}
+		<-ctx.Done()
+		return
+	}
 	tick := time.NewTicker(liveStep)
 	defer tick.Stop()
 	last := ""

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Chart, colours, type Line } from "./chart";
-import { clock, short, zoned } from "./format";
+import { clock, zoned } from "./format";
 import type { Scale } from "./palette";
 import type { MeasureType } from "./settings";
 import { fetchHour, type Place, type Series, type Site, table, worst } from "./sites";
@@ -88,7 +88,7 @@ export function SitePanel(props: {
             cells: [
               part || "carriageway",
               ...values.map((v) =>
-                v ? short(v.value) + (v.to < latest.until ? ` (${clock(v.to)})` : "") : "–",
+                v ? exact(v.value) + (v.to < latest.until ? ` (${clock(v.to)})` : "") : "–",
               ),
             ],
           }))}
@@ -100,7 +100,7 @@ export function SitePanel(props: {
 }
 
 function Now({ site: s }: { site: Site }) {
-  const kmh = (v: number) => `${short(v)} km/h`;
+  const kmh = (v: number) => `${exact(v)} km/h`;
   if (s.slowest === undefined && s.speed === undefined) return <p>No speed in the last 15 minutes.</p>;
   return (
     <p>
@@ -118,6 +118,9 @@ function Now({ site: s }: { site: Site }) {
     </p>
   );
 }
+
+/** A measured value: 1,500 or 70.2. */
+const exact = (v: number) => v.toLocaleString("en", { maximumFractionDigits: 1 });
 
 const unitOf = (measure: string, types: MeasureType[]) => {
   const unit = types.find((t) => t.code.replace(/[.*]+$/, "") === measure)?.unit;
