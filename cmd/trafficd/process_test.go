@@ -106,10 +106,18 @@ func TestWatchdog(t *testing.T) {
 			messages <- string(buf[:n])
 		}
 	}()
+	next := func() string {
+		select {
+		case m := <-messages:
+			return m
+		case <-time.After(time.Minute):
+			return "nothing"
+		}
+	}
 	d.start()
-	require.Equal(t, "READY=1", <-messages)
+	require.Equal(t, "READY=1", next())
 	for range 5 {
-		require.Equal(t, "WATCHDOG=1", <-messages)
+		require.Equal(t, "WATCHDOG=1", next())
 	}
 	d.signal(syscall.SIGSTOP)
 	for quiet := false; !quiet; { // messages sent before it stopped
@@ -121,9 +129,9 @@ func TestWatchdog(t *testing.T) {
 		}
 	}
 	d.signal(syscall.SIGCONT)
-	require.Equal(t, "WATCHDOG=1", <-messages)
+	require.Equal(t, "WATCHDOG=1", next())
 	d.Terminate()
-	for m := <-messages; m != "STOPPING=1"; m = <-messages {
+	for m := next(); m != "STOPPING=1"; m = next() {
 		require.Equal(t, "WATCHDOG=1", m)
 	}
 }

@@ -73,7 +73,8 @@ func (l Layout) DeleteOld(r Rename) (statements []string) {
 // from it. In a cluster, every server has all of their rows.
 func (l Layout) kept(r Rename) []string {
 	tables := []string{
-		l.Table + "_registry", "forecaster_values", "forecaster_days", "forecaster_moments", "forecaster_profiles", "forecaster_weights",
+		l.Table + "_registry", l.Table + "_health", l.Table + "_health_usual",
+		"forecaster_values", "forecaster_days", "forecaster_moments", "forecaster_profiles", "forecaster_weights",
 	}
 	if r.Detector == "" {
 		tables = append(tables, "forecaster_learned")
