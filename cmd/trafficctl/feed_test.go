@@ -112,3 +112,30 @@ func TestFeedErrors(t *testing.T) {
 	requireFailure(t, "", "it has no time", "feed", "check", published("madrid-2018.xml"))
 	requireSuccess(t, "", "feed", "check", published("madrid-2018.xml"), "--published", "2026-11-01T08:00:00Z")
 }
+
+// TestFeedsPage runs each command of the page about real feeds with a sample of the document.
+func TestFeedsPage(t *testing.T) {
+	samples := map[string]string{
+		"trafficspeed.xml.gz": "measured-v3.7.xml", "measurement_current.xml.gz": "site-table-v3.7.xml", "rawSpeedVol-all.xml": "hongkong.xml",
+		"pm.xml": "madrid-2018.xml", "verkeersdata.xml": "miv-verkeersdata.xml", "miv_configuratie.xml": "miv-configuratie.xml",
+		"sensors.geojson": "wzdx-sensors.geojson",
+	}
+	commands := 0
+	for line := range strings.SplitSeq(textOf(t, filepath.Join("..", "..", "schemas", "feeds", "README.md")), "\n") {
+		command, ok := strings.CutPrefix(line, "    trafficctl ")
+		if !ok {
+			continue
+		}
+		commands++
+		args := strings.Fields(command)
+		for i, word := range args {
+			if sample, ok := samples[word]; ok {
+				args[i] = published(sample)
+			}
+		}
+		d := newDaemon(t)
+		requireSuccess(t, "", to(d, args...)...)
+		require.NotEmpty(t, d.Items(), command)
+	}
+	require.Equal(t, 5, commands)
+}

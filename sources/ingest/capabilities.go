@@ -47,7 +47,8 @@ func (e *Capabilities) Handle(client *contract.Client, ctx *fasthttp.RequestCtx)
 	if args := ctx.QueryArgs(); args.Has("from") {
 		if from, err = args.GetUint("from"); err != nil || from > math.MaxInt32 {
 			return 0, contract.NewParameterError(contract.InvalidParameter, "from",
-				fmt.Sprintf("from is %q, must be a position in the list of detectors, such as next in the response before", contract.Echo(args.Peek("from"))))
+				fmt.Sprintf("from is %q, must be a position in the list of detectors, such as next in the response before",
+					contract.Echo(args.Peek("from"))))
 		}
 	}
 	c := e.Capabilities

@@ -95,7 +95,7 @@ func TestCapabilities(t *testing.T) {
 	f := func(want contract.Code, productInstance, query string) {
 		t.Helper()
 		_, _, err := get(productInstance, query)
-		apiErr, ok := err.(*contract.APIError) //nolint:errorlint // it is not wrapped
+		apiErr, ok := err.(*contract.APIError)
 		require.True(t, ok, err)
 		require.Equal(t, want, apiErr.Code)
 	}
