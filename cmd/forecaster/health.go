@@ -23,6 +23,9 @@ func (f *forecaster) watchHealth(ctx context.Context) {
 	for _, test := range health.Tests {
 		sickDetectors.WithLabelValues(test.Name)
 	}
+	for ctx.Err() == nil && !f.migrated.Load() {
+		sleep(ctx, time.Now().Add(time.Second))
+	}
 	for ctx.Err() == nil {
 		at := time.Now().Add(-f.cfg.Forecasts.Grace).Truncate(f.cfg.Model.Interval)
 		next := at.Add(f.cfg.Model.Interval + f.cfg.Forecasts.Grace)

@@ -13,15 +13,15 @@ import (
 
 // learn learns each day once it is over, and retries after an error, until ctx is done.
 func (f *forecaster) learn(ctx context.Context) {
-	migrated := !f.cfg.ClickHouse.Migrate
+	f.migrated.Store(!f.cfg.ClickHouse.Migrate)
 	var looked time.Time // at the measure types
 	for ctx.Err() == nil {
 		var err error
-		if c := f.cfg.ClickHouse; !migrated {
+		if c := f.cfg.ClickHouse; !f.migrated.Load() {
 			_, err = schema.Migrate(ctx, f.source.Conn, schema.Layout{Database: c.Database, Table: c.Table, Cluster: c.Cluster})
-			migrated = err == nil
+			f.migrated.Store(err == nil)
 		}
-		if migrated && time.Since(looked) >= recently {
+		if f.migrated.Load() && time.Since(looked) >= recently {
 			uncovered, err := f.source.Uncovered(ctx, time.Now().Add(-recently))
 			if err == nil {
 				looked = time.Now()

@@ -63,12 +63,14 @@ type forecaster struct {
 
 	learned *model.Learned
 	fresh   atomic.Bool // a day has been learned but not loaded yet
-	content streets.Content
-	changed time.Time         // modification time of the detectors file
-	sent    map[string]uint64 // digests of the published forecasts by key; nil: unknown
-	written time.Time         // origin of the latest publication or, if there was none since, when sent was read
-	state   program.Status[status]
-	latest  atomic.Pointer[snapshot]
+
+	migrated atomic.Bool // the tables exist, or another program creates them
+	content  streets.Content
+	changed  time.Time         // modification time of the detectors file
+	sent     map[string]uint64 // digests of the published forecasts by key; nil: unknown
+	written  time.Time         // origin of the latest publication or, if there was none since, when sent was read
+	state    program.Status[status]
+	latest   atomic.Pointer[snapshot]
 }
 
 // status is the state that the readiness check reports.

@@ -128,6 +128,7 @@ func (l *lab) town(t testing.TB, detectors, days int) {
 	t.Helper()
 	cfg := town.DefaultMeasurementConfig()
 	cfg.Streets, cfg.Days, cfg.AllTypes, cfg.From = detectors, days, true, time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
+	cfg.GapRate = 0
 	l.from, l.to = cfg.From, cfg.From.AddDate(0, 0, days)
 	n, err := town.New(cfg)
 	require.NoError(t, err)
