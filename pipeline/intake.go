@@ -147,8 +147,8 @@ func (in *Intake) CheckClock() error { return in.clock.Check() }
 
 // Submit decodes, validates and stores a body. The caller holds its Idempotency-Key, if any. If it
 // returns nil, every accepted item is durable, unless s.ValidateOnly is set, and s.Result is the
-// content of the 207. If it returns a *contract.APIError, no item was or will be archived or forwarded. After batch.ErrNoResponse,
-// the outcome is unknown.
+// content of the 207. If it returns a *contract.APIError, no item was or will be archived or
+// forwarded. After batch.ErrNoResponse, the outcome is unknown.
 func (in *Intake) Submit(s *batch.Submission) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()

@@ -323,9 +323,10 @@ func TestRestart(t *testing.T) {
 	require.Equal(t, f.spool.Bytes(), restarted.spool.Bytes())
 }
 
-// TestClockChanges publishes the local times of Madrid and Hong Kong as their authorities do, without
-// an offset, over both changes of the clock and over midnight. The feeder pulls each document twice,
-// and is restarted again and again, also in the hour that is repeated. Each interval is sent once.
+// TestClockChanges publishes the local times of Madrid and Hong Kong as their authorities do,
+// without an offset, over both changes of the clock and over midnight. The feeder pulls each
+// document twice, and is restarted again and again, also in the hour that is repeated. Each
+// interval is sent once.
 func TestClockChanges(t *testing.T) {
 	f := func(format, zone string, every time.Duration, first string, document func(local time.Time) string) {
 		t.Helper()

@@ -118,9 +118,9 @@ const ndw = "../../../shared/data/feeds/ndw/trafficspeed.xml.gz"
 // standstill matches the speed of five vehicles in the publication of the Netherlands.
 var standstill = regexp.MustCompile(`(numberOfInputValuesUsed="5"[^>]*><speed>)[0-9.]+(</speed>)`)
 
-// TestNation pulls a publication of a nation, in which every queue of five vehicles stands still, and
-// sends it to a daemon with both stores. Every value is accounted for, each store has it once, and
-// the same publication again, NATION_REPEATS (2) times, adds nothing.
+// TestNation pulls a publication of a nation, in which every queue of five vehicles stands still,
+// and sends it to a daemon with both stores. Every value is accounted for, each store has it once,
+// and the same publication again, NATION_REPEATS (2) times, adds nothing.
 func TestNation(t *testing.T) {
 	needs.Everything(t, "ClickHouse, a broker and the publication of the Netherlands of 2025-08-15")
 	packed, err := os.ReadFile(ndw)
@@ -216,8 +216,8 @@ func document(minute, sites int) []byte {
 }
 
 // TestFaults publishes a document each minute, FAULTS (27) of them, and causes a fault for each:
-// kill -9 of the feeder or of the daemon at another moment each time, or a failure of the authority.
-// Each value of each publication is once in both stores.
+// kill -9 of the feeder or of the daemon at another moment each time, or a failure of the
+// authority. Each value of each publication is once in both stores.
 func TestFaults(t *testing.T) {
 	needs.Everything(t, "ClickHouse and a broker")
 	c, k := stores.StartClickHouse(t), stores.StartKafka(t, stores.Topic("measurements", 4))

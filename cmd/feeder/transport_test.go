@@ -134,8 +134,8 @@ func TestPublicationsWithoutHistory(t *testing.T) {
 	})
 }
 
-// TestDeadFeed checks that a feed that fails for five days says so, that the sites stay in the list,
-// which the daemon goes on reading, and that the error ends with its cause.
+// TestDeadFeed checks that a feed that fails for five days says so, that the sites stay in the
+// list, which the daemon goes on reading, and that the error ends with its cause.
 func TestDeadFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, dead := time.Now(), false
@@ -172,7 +172,8 @@ func TestDeadFeed(t *testing.T) {
 	})
 }
 
-// TestZerosOverMidnight checks that flows of zero are sent like any other, before and after midnight.
+// TestZerosOverMidnight checks that flows of zero are sent like any other, before and after
+// midnight.
 func TestZerosOverMidnight(t *testing.T) {
 	minute := 0
 	f, _ := pulled(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -199,9 +199,9 @@ func freeFlow(s *model.Step, street *streets.Street) float64 {
 	return street.Speed(speeds)
 }
 
-// combine returns the forecast of a street for a period, without its times, or nil if no detector has
-// one. The bounds are those of all detectors together: none, unless each detector with a forecast has
-// bounds.
+// combine returns the forecast of a street for a period, without its times, or nil if no detector
+// has one. The bounds are those of all detectors together: none, unless each detector with a
+// forecast has bounds.
 func combine(c config.Forecasts, s *model.Step, street *streets.Street, detectors [][]model.Forecast, n int) *pb.ForecastPeriod {
 	speeds, low, high := make([]float64, len(detectors)), make([]float64, len(detectors)), make([]float64, len(detectors))
 	worst, bounded := model.None, true

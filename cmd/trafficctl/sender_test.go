@@ -272,8 +272,8 @@ func TestNoResponse(t *testing.T) {
 	require.EqualValues(t, 1, s.Tally().Resume)
 }
 
-// TestRefusedByAProxy checks that items that a proxy or another server has refused are not counted as
-// unknown, and that one attempt is one.
+// TestRefusedByAProxy checks that items that a proxy or another server has refused are not counted
+// as unknown, and that one attempt is one.
 func TestRefusedByAProxy(t *testing.T) {
 	f := func(status int, unknown int64, want string) {
 		t.Helper()

@@ -47,8 +47,8 @@ func TestTakenAsUTC(t *testing.T) {
 	require.NotContains(t, requireSuccess(t, text, to(d, "send", "-", "--zone", "UTC")...).out, "UTC")
 }
 
-// TestRejectedDetectors checks that the summary groups rejections by detector, and that it names the
-// codes from which a spreadsheet has removed zeros.
+// TestRejectedDetectors checks that the summary groups rejections by detector, and that it names
+// the codes from which a spreadsheet has removed zeros.
 func TestRejectedDetectors(t *testing.T) {
 	d := newDaemon(t)
 	d.Known = map[string]bool{"0815": true}

@@ -83,8 +83,8 @@ func TestNotifySystemd(t *testing.T) {
 	require.Contains(t, d.Terminate(), "cannot notify systemd")
 }
 
-// TestWatchdog checks that the watchdog of a unit is notified twice in its interval while the daemon
-// runs, and not while it hangs.
+// TestWatchdog checks that the watchdog of a unit is notified twice in its interval while the
+// daemon runs, and not while it hangs.
 func TestWatchdog(t *testing.T) {
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
 	require.NoError(t, err)

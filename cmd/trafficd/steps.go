@@ -154,9 +154,9 @@ func (r runner) stop(started []step, signals <-chan os.Signal, signalled bool) e
 }
 
 // notifyStep notifies systemd when the daemon starts to serve clients, and when it begins to stop
-// (see sd_notify(3)). In between, it notifies the watchdog each time that alive returns; alive should
-// need what the daemon needs, so that it hangs if the daemon does. Without systemd, notifyStep does
-// nothing.
+// (see sd_notify(3)). In between, it notifies the watchdog each time that alive returns; alive
+// should need what the daemon needs, so that it hangs if the daemon does. Without systemd,
+// notifyStep does nothing.
 func notifyStep(log zerolog.Logger, alive func()) step {
 	notify := func(state string) {
 		path := os.Getenv("NOTIFY_SOCKET")

@@ -102,8 +102,8 @@ type Rejection struct {
 
 const rejectionSize = 16
 
-// Rejections is the list of a batch's rejections, ascending by index. An item has one, or several if
-// the submission asks for all errors.
+// Rejections is the list of a batch's rejections, ascending by index. An item has one, or several
+// if the submission asks for all errors.
 type Rejections struct {
 	List []Rejection
 	text []byte

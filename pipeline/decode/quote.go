@@ -11,8 +11,8 @@ import (
 // always completely in the buffer, so the text does not depend on how the body arrives.
 const quotable = lookahead - Padding
 
-// quote adds the part of a faulty item that the description of its first fault quotes. item is valid
-// JSON, with white space before it.
+// quote adds the part of a faulty item that the description of its first fault quotes. item is
+// valid JSON, with white space before it.
 func quote(it *batch.Items, fault *batch.Fault, item []byte) {
 	code, field := fault.First()
 	item = bytes.TrimLeft(item, " \t\r\n")

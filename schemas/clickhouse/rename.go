@@ -36,9 +36,9 @@ func (r Rename) New() string {
 	return Rename{ProductInstance: r.To}.Old()
 }
 
-// Copy returns the statements that add the rows with the new name to the tables that are not derived
-// from others. If a table already has a row with the same key, the later version stays. Execute them
-// on one server. Each can be repeated.
+// Copy returns the statements that add the rows with the new name to the tables that are not
+// derived from others. If a table already has a row with the same key, the later version stays.
+// Execute them on one server. Each can be repeated.
 func (l Layout) Copy(r Rename) (statements []string) {
 	for _, table := range append(l.kept(r), l.Table) {
 		// In one SELECT, the condition would see the new name.
@@ -49,8 +49,8 @@ func (l Layout) Copy(r Rename) (statements []string) {
 	return statements
 }
 
-// DeriveRenamed returns the statements that derive the rows with the new name again, for each server.
-// Hours in which both names have measurements are computed from all of them.
+// DeriveRenamed returns the statements that derive the rows with the new name again, for each
+// server. Hours in which both names have measurements are computed from all of them.
 func (l Layout) DeriveRenamed(r Rename) []string {
 	only := ""
 	if r.Detector != "" {
@@ -59,8 +59,8 @@ func (l Layout) DeriveRenamed(r Rename) []string {
 	return l.derive(r.New(), only)
 }
 
-// DeleteOld returns the statements that delete the rows with the old name, for each server. Those of
-// the archive are the last, so that an interrupted rename can be repeated.
+// DeleteOld returns the statements that delete the rows with the old name, for each server. Those
+// of the archive are the last, so that an interrupted rename can be repeated.
 func (l Layout) DeleteOld(r Rename) (statements []string) {
 	for _, table := range append(l.kept(r), l.Derived("by_time"), l.Derived("hours"), l.Derived("last"), l.Local()) {
 		statements = append(statements, fmt.Sprintf("ALTER TABLE `%s`.`%s` DELETE WHERE %s SETTINGS mutations_sync = 1",
@@ -69,8 +69,8 @@ func (l Layout) DeleteOld(r Rename) (statements []string) {
 	return statements
 }
 
-// kept returns the tables beside the archive whose rows name what is renamed, and that are not derived
-// from it. In a cluster, every server has all of their rows.
+// kept returns the tables beside the archive whose rows name what is renamed, and that are not
+// derived from it. In a cluster, every server has all of their rows.
 func (l Layout) kept(r Rename) []string {
 	tables := []string{
 		l.Table + "_registry", l.Table + "_health", l.Table + "_health_usual",

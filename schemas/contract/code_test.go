@@ -112,7 +112,8 @@ func TestItemDescriptions(t *testing.T) {
 	f(InvalidInterval, FieldTimestampTo, "", `timestampTo is before timestampFrom`)
 }
 
-// TestHint checks that the hint of a description is found, even if the client's code looks like one.
+// TestHint checks that the hint of a description is found, even if the client's code looks like
+// one.
 func TestHint(t *testing.T) {
 	f := func(seen, more, want string) {
 		t.Helper()

@@ -19,8 +19,8 @@ const DetailLimit = 2*EchoLimit + 1
 // detailSeparator separates the texts of a detail. It is no part of any UTF-8 text.
 const detailSeparator = 0xff
 
-// AppendDetail appends the detail of a rejection: up to EchoLimit bytes of what was seen and, unless
-// it is empty, of what belongs to it, such as the allowed range.
+// AppendDetail appends the detail of a rejection: up to EchoLimit bytes of what was seen and,
+// unless it is empty, of what belongs to it, such as the allowed range.
 func AppendDetail[S, M string | []byte](b []byte, seen S, more M) []byte {
 	b = append(b, seen[:min(len(seen), EchoLimit)]...)
 	if len(more) > 0 {

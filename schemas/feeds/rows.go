@@ -61,8 +61,8 @@ type Column struct {
 	Sentinels []float64 `setting:"sentinels"` // numbers that mean a fault, such as 255; negative ones always do
 }
 
-// unitFactors are the units that can be converted, with their factors. That of vehicles is 3600 s divided
-// by the interval.
+// unitFactors are the units that can be converted, with their factors. That of vehicles is 3600 s
+// divided by the interval.
 var unitFactors = map[string]float64{"": 1, "mph": 1.609344, "m/s": 3.6, "ratio": 100, "vehicles": 0}
 
 // Validate returns an error for the first invalid field.

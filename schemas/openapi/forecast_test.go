@@ -51,8 +51,8 @@ func TestForecastMessages(t *testing.T) {
 	require.Equal(t, 3, messages.Len())
 }
 
-// mayBeAbsent reports whether a field is one of the optional members of contract 5.3. speed_valid has
-// explicit presence because absent means true; the layer always sets it.
+// mayBeAbsent reports whether a field is one of the optional members of contract 5.3. speed_valid
+// has explicit presence because absent means true; the layer always sets it.
 func mayBeAbsent(field protoreflect.FieldDescriptor) bool {
 	return field.HasPresence() && field.Name() != "speed_valid"
 }

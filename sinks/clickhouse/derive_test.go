@@ -465,7 +465,7 @@ func testDocumentedQueries(t *testing.T, a *archive) {
 	}
 	queries := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	require.Len(t, queries, 15)
-	a.store.Query(t, "INSERT INTO "+a.name+"_health VALUES ('aarhus', 'silent', 'D-1', 'speed', now(), now(), 'no speed')")
+	a.store.Query(t, "INSERT INTO "+a.name+"_health VALUES ('aarhus', 'silent', 'D-1', 'speed', now(), now(), 'no speed')") //nolint:dupword // two columns
 	adapt := strings.NewReplacer("'city'", "'aarhus'", "measurements_", a.name+"_", "01980000-0000-7000-8000-000000000001", block[0].ID.String())
 	for _, q := range queries {
 		require.NotEmpty(t, a.store.Query(t, adapt.Replace(q[1])), q[1])

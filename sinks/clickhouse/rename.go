@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// renameQuiet is how long a name must have got no measurements before it is renamed: a block that is
-	// in doubt is searched in the archive, and would be taken for deleted.
+	// renameQuiet is how long a name must have got no measurements before it is renamed: a block that
+	// is in doubt is searched in the archive, and would be taken for deleted.
 	renameQuiet   = 10 * time.Minute
 	renameTimeout = 24 * time.Hour // of a statement
 )

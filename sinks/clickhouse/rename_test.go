@@ -12,8 +12,8 @@ import (
 )
 
 // testRename renames detectors, one of them to a name that is in use, and the product instance. It
-// checks that the archive has the same measurements under the new name, and that all views agree with
-// it.
+// checks that the archive has the same measurements under the new name, and that all views agree
+// with it.
 func testRename(t *testing.T, a *archive) {
 	require.Eventually(t, func() bool { return a.ready(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
 	rows := overlappingRows(rand.New(rand.NewPCG(4, 2)), 600)

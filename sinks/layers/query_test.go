@@ -854,9 +854,9 @@ func TestBadQueries(t *testing.T) {
 	f("?street=1&tile=6/0/0", "tile")
 }
 
-// TestOptionalMembers checks that only fields=all shows the optional members, that the layer without
-// them is the same as if the feed did not have them, and that clients of either that follow the layer
-// receive a change of theirs.
+// TestOptionalMembers checks that only fields=all shows the optional members, that the layer
+// without them is the same as if the feed did not have them, and that clients of either that follow
+// the layer receive a change of theirs.
 func TestOptionalMembers(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	l, without := prepared(DefaultConfig()), prepared(DefaultConfig())

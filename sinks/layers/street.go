@@ -30,9 +30,9 @@ type street struct {
 	until    instant  // end of the last period, or when the street was removed
 
 	next instant // the first reference time at which a view may show something else
-	// By plain view: the numbers of the last build that changed what it shows of the street, and of the build
-	// since which it shows something. Requests for an earlier snapshot may find later numbers, and then
-	// send the street, or its code, needlessly.
+	// By plain view: the numbers of the last build that changed what it shows of the street, and of
+	// the build since which it shows something. Requests for an earlier snapshot may find later
+	// numbers, and then send the street, or its code, needlessly.
 	changed, shown [1 + maxHorizons]atomic.Uint32
 }
 
@@ -150,8 +150,8 @@ func (p period) equal(o period) bool {
 		p.closedKnown == o.closedKnown && p.closed == o.closed && same(p.low, o.low) && same(p.high, o.high) && p.basis == o.basis
 }
 
-// appendContent appends everything that documents show about the street with the given periods, with
-// or without the optional members.
+// appendContent appends everything that documents show about the street with the given periods,
+// with or without the optional members.
 func (s *street) appendContent(dst []byte, periods []int, all bool) []byte {
 	for _, v := range [...]uint32{uint32(s.id.street), uint32(s.id.fromnode), uint32(len(s.code)), uint32(len(periods))} {
 		dst = binary.LittleEndian.AppendUint32(dst, v)
@@ -179,8 +179,8 @@ func (s *street) appendContent(dst []byte, periods []int, all bool) []byte {
 	return dst
 }
 
-// view determines what is shown of a street: the periods of the whole layer or of a horizon, with or
-// without the optional members.
+// view determines what is shown of a street: the periods of the whole layer or of a horizon, with
+// or without the optional members.
 type view struct {
 	whole bool    // true: all periods that end after at; false: the one that covers at
 	all   bool    // with the optional members

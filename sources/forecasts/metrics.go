@@ -16,7 +16,8 @@ var (
 	recordsSkipped = records.WithLabelValues("skipped")
 	outOfRange     = metrics.NewCounter("trafficd_forecasts_out_of_range_total",
 		"Skipped records whose street or fromnode is not a 32-bit integer.")
-	panics       = metrics.NewCounter("trafficd_forecasts_panics_total", "Forecast records that were skipped because they made the daemon panic.")
+	panics = metrics.NewCounter("trafficd_forecasts_panics_total",
+		"Forecast records that were skipped because they made the daemon panic.")
 	remarksTotal = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects in forecast records that were used nevertheless.")
 )
 

@@ -165,8 +165,8 @@ func normalisePeriod(p *pb.ForecastPeriod, maxSpeed float64, remarks *Remarks) e
 	return nil
 }
 
-// normaliseOptional removes optional members that are not plausible. The speed may be outside of the
-// bounds, because feeds may round it.
+// normaliseOptional removes optional members that are not plausible. The speed may be outside of
+// the bounds, because feeds may round it.
 func normaliseOptional(p *pb.ForecastPeriod, maxSpeed float64, remarks *Remarks) {
 	for _, bound := range []**float64{&p.SpeedLow, &p.SpeedHigh} {
 		if *bound == nil {

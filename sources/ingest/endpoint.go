@@ -83,8 +83,8 @@ const (
 	preferAllErrors    = "all-errors"
 )
 
-// Handle receives the body, submits it and responds with a 207, or with a 200 to a dry run. items is
-// the number of decoded items, even if Handle returns an error.
+// Handle receives the body, submits it and responds with a 207, or with a 200 to a dry run. items
+// is the number of decoded items, even if Handle returns an error.
 func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	s := submissions.Get().(*batch.Submission)
 	defer func() {

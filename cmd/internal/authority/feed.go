@@ -94,7 +94,8 @@ func (f Feed) TLS() dial.TLS { return dial.TLS{Enabled: true, CA: f.CA, Cert: f.
 
 var meanings = []string{"", "begin", "end", "middle"} // in the order of feeds.Meaning
 
-// Options returns what the documents do not say. Its errors begin with at and the name of a setting.
+// Options returns what the documents do not say. Its errors begin with at and the name of a
+// setting.
 func (f Feed) Options(at string) (feeds.Options, error) {
 	format, known := feeds.Lookup(f.Format)
 	o := format.Defaults

@@ -198,8 +198,8 @@ type Component struct {
 	entries []Entry // of the reasons
 }
 
-// Add adds a reason, with a reference to the entry of the runbook about it, unless c has it already.
-// It changes the state to the given one if that is worse.
+// Add adds a reason, with a reference to the entry of the runbook about it, unless c has it
+// already. It changes the state to the given one if that is worse.
 func (c *Component) Add(state State, see Entry, reason string) {
 	c.State = worse(c.State, state)
 	if reason += "; see the runbook, " + string(see); !slices.Contains(c.Reasons, reason) {

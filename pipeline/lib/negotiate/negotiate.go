@@ -1,7 +1,7 @@
 // Package negotiate evaluates the request headers that select a response, as defined in RFC 9110:
 // Accept and Accept-Encoding (section 12.5), conditions (13.1) and ranges (14). It also parses
-// Content-Encoding (8.4) and Prefer (RFC 7240). Headers may be repeated. The functions of this package do not allocate,
-// except when they parse dates in obsolete formats.
+// Content-Encoding (8.4) and Prefer (RFC 7240). Headers may be repeated. The functions of this
+// package do not allocate, except when they parse dates in obsolete formats.
 package negotiate
 
 import (
@@ -129,8 +129,8 @@ func CodingQuality(lines [][]byte, coding []byte) Quality {
 // AcceptsGzip reports whether Accept-Encoding allows gzip.
 func AcceptsGzip(lines [][]byte) bool { return CodingQuality(lines, gzip) > 0 }
 
-// Preference returns the value of the first preference with this name in Prefer (RFC 7240). The name
-// is ASCII in lower case.
+// Preference returns the value of the first preference with this name in Prefer (RFC 7240). The
+// name is ASCII in lower case.
 func Preference(h *fasthttp.RequestHeader, name string) (value string, ok bool) {
 	for _, rest := range h.PeekAll("Prefer") {
 		for len(rest) > 0 {

@@ -106,8 +106,8 @@ func failingProxy(t *testing.T, address string) (url string, keys *[]string) {
 	return proxy.URL, keys
 }
 
-// TestMapClientsPage runs the programs of schemas/openapi/mapclients.md, which read the layer and then
-// wait for the change of a street.
+// TestMapClientsPage runs the programs of schemas/openapi/mapclients.md, which read the layer and
+// then wait for the change of a street.
 func TestMapClientsPage(t *testing.T) {
 	needs.Everything(t, "the languages of the examples")
 	programs := foreign.Snippets(t, "../../../../schemas/openapi/mapclients.md")

@@ -183,8 +183,8 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// requireData requires that each query of each panel and variable of the boards has a result for the
-// daemon. Before each attempt it calls use, which uses everything that the daemon serves.
+// requireData requires that each query of each panel and variable of the boards has a result for
+// the daemon. Before each attempt it calls use, which uses everything that the daemon serves.
 func requireData(t *testing.T, p *prom, d *daemon, boards func(file string) bool, use func()) {
 	t.Helper()
 	type query struct{ where, expr string }

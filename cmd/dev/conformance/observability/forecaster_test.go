@@ -18,9 +18,9 @@ import (
 // forecasterBoard is the dashboard with the metrics of the forecaster.
 const forecasterBoard = "trafficd-forecaster.json"
 
-// TestForecasterFaults lets the archive of a forecaster fail. That raises one alert, and the runbook
-// says what is printed. Before, each panel of the forecaster's dashboard has data, although a
-// detector without a street raises the alert about places.
+// TestForecasterFaults lets the archive of a forecaster fail. That raises one alert, and the
+// runbook says what is printed. Before, each panel of the forecaster's dashboard has data, although
+// a detector without a street raises the alert about places.
 func TestForecasterFaults(t *testing.T) {
 	needs.Everything(t, "real stores and Prometheus")
 	t.Parallel()

@@ -1,10 +1,10 @@
 // Package health finds detectors whose measurements mislead, and records them in the archive.
 //
-// Each test is a file in tests: a query that returns the detectors that fail it, since when, and the
-// rule with its numbers. Tests compare the hours of the archive (measurements_hours) with what is
-// usual for the detector, which usual.sql learns each day from the 28 days before. So they work for
-// every measure type and interval without settings: windows are in intervals of the detector, or as
-// long as its values need to be conclusive.
+// Each test is a file in tests: a query that returns the detectors that fail it, since when, and
+// the rule with its numbers. Tests compare the hours of the archive (measurements_hours) with what
+// is usual for the detector, which usual.sql learns each day from the 28 days before. So they work
+// for every measure type and interval without settings: windows are in intervals of the detector,
+// or as long as its values need to be conclusive.
 //
 // A state that is found again within three hours continues: first_at remains, last_at and rule
 // change. States that have ended remain in the table.
@@ -119,8 +119,8 @@ func (q *query) To() string   { return unix(q.at) }
 func (q *query) Zone() string { return q.Location.String() }
 func (q *query) Day() string  { return q.at.In(q.Location).Format(time.DateOnly) }
 
-// Place returns an SQL expression for the index of an hour in the usual levels: 24 times the kind of
-// day, 0 for workdays, 1 for Saturdays, 2 for Sundays and holidays, plus the hour of the day.
+// Place returns an SQL expression for the index of an hour in the usual levels: 24 times the kind
+// of day, 0 for workdays, 1 for Saturdays, 2 for Sundays and holidays, plus the hour of the day.
 func (q *query) Place(hour string) string {
 	var holidays []string
 	for _, day := range q.Holidays {

@@ -14,8 +14,8 @@ import (
 // noon is the time of the check. The measurements begin 16 days before.
 var noon = time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC)
 
-// measure inserts measurements of healthy detectors and of one for each state, which is its code. It fails as
-// that state says in the last hours before noon.
+// measure inserts measurements of healthy detectors and of one for each state, which is its code.
+// It fails as that state says in the last hours before noon.
 func (l *lab) measure(t testing.TB) {
 	t.Helper()
 	l.from, l.to = noon.AddDate(0, 0, -16), noon
@@ -53,15 +53,16 @@ WHERE x.2 >= 0 AND NOT (code = 'silent' AND ago <= 1) AND NOT (code = 'few' AND 
 	l.derive(t, l.from, l.to)
 }
 
-// named returns the states that were found at the latest checks, as state, detector and measure type.
+// named returns the states that were found at the latest checks, as state, detector and measure
+// type.
 func (l *lab) named(t testing.TB) (all []string) {
 	t.Helper()
 	return strings.Split(l.query(t, "SELECT state || '/' || detector_code || '/' || measure_type_code AS s FROM trafficd.measurements_detector_health "+
 		"WHERE product_instance = 'clean' AND current ORDER BY s FORMAT TSVRaw"), "\n")
 }
 
-// TestDetectorHealth checks that each test names the detector that fails it, and no healthy one, with
-// numbers that a simple computation over the same rows confirms.
+// TestDetectorHealth checks that each test names the detector that fails it, and no healthy one,
+// with numbers that a simple computation over the same rows confirms.
 func TestDetectorHealth(t *testing.T) {
 	l := newLab(t)
 	l.measure(t)

@@ -187,8 +187,9 @@ var kinds = []kind{
 	{"an hour off", []string{"clock"}, 48 * hour, 6 * hour, "c, m, f + if(n % 2, 3600, -3600), t + if(n % 2, 3600, -3600), v", "", "true"},
 }
 
-// plant copies the history of the clean measurements before start to a new product instance, and the
-// measurements of the length of a fault, with the fault in some detectors, whose codes it returns.
+// plant copies the history of the clean measurements before start to a new product instance, and
+// the measurements of the length of a fault, with the fault in some detectors, whose codes it
+// returns.
 func (l *lab) plant(t testing.TB, k kind, start time.Time, count int) []string {
 	t.Helper()
 	l.runs++
@@ -258,7 +259,8 @@ func (l *lab) plant(t testing.TB, k kind, start time.Time, count int) []string {
 	return codes
 }
 
-// score plants a kind of fault count times, some at once, and prints the precision and recall of the tests.
+// score plants a kind of fault count times, some at once, and prints the precision and recall of
+// the tests.
 func (l *lab) score(t testing.TB, k kind, total, atOnce int) {
 	t.Helper()
 	planted, found, able, ableFound, wrong := 0, 0, 0, 0, 0

@@ -242,8 +242,8 @@ func (t *Table) assign(m *Mapping, rows [][]string) {
 	}
 }
 
-// take returns the name of the first free column that has the contract's name or, failing that, meets
-// one of the rules, and takes it.
+// take returns the name of the first free column that has the contract's name or, failing that,
+// meets one of the rules, and takes it.
 func (t *Table) take(contractName string, rules ...func(c Column) bool) string {
 	rules = append([]func(c Column) bool{func(c Column) bool { return strings.EqualFold(c.Name, contractName) }}, rules...)
 	for _, rule := range rules {

@@ -1,5 +1,5 @@
-// Package feed reads measurements from CSV, JSON and NDJSON files or pipes, and from publications of
-// traffic authorities, optionally compressed with gzip, xz or zstd.
+// Package feed reads measurements from CSV, JSON and NDJSON files or pipes, and from publications
+// of traffic authorities, optionally compressed with gzip, xz or zstd.
 //
 //	file ─▶ meter ─▶ decompress ─▶ rowLimiter ─▶ csv | json | ndjson ─▶ assembler ─▶ items
 //	        bytes read              row ≤ 1 MiB   cells of a row         mapping, clock, numbers

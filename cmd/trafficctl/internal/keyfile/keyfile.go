@@ -78,8 +78,8 @@ func Revoke(path, name string) error {
 	return nil
 }
 
-// Rename changes the name of the key. Its client stays the same: if the entry has none, the client is
-// the old name.
+// Rename changes the name of the key. Its client stays the same: if the entry has none, the client
+// is the old name.
 func Rename(path, name, to string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("cannot rename the key: %w", err)

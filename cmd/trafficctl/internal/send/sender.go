@@ -99,7 +99,8 @@ type Tally struct {
 	Resume int64 `json:"resume_row,omitempty"`
 }
 
-// Detectors counts the rejected items of each detector, and names a similar code that the daemon knows.
+// Detectors counts the rejected items of each detector, and names a similar code that the daemon
+// knows.
 type Detectors map[string]struct {
 	Items   int64
 	Similar string
@@ -155,8 +156,8 @@ func New(cfg Config, c *client.Client, rejected io.Writer, note func(text string
 	}, nil
 }
 
-// Detectors returns the detectors of the rejected items for each error code. It must be called after
-// Send.
+// Detectors returns the detectors of the rejected items for each error code. It must be called
+// after Send.
 func (s *Sender) Detectors() map[string]Detectors { return s.byCode }
 
 // Tally returns the counts so far. It is safe to call at any time.
