@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRenameCoversAllTables checks that every table whose rows name what is renamed is changed, on a
-// server and in a cluster.
+// TestRenameCoversAllTables checks that every table whose rows name what is renamed is changed, on
+// a server and in a cluster.
 func TestRenameCoversAllTables(t *testing.T) {
 	table := regexp.MustCompile("(?s)^CREATE TABLE IF NOT EXISTS (`d`.`?[a-z_]+`?)\n\\((.*?)\n\\)")
 	for _, l := range []Layout{{Database: "d", Table: "m"}, {Database: "d", Table: "m", Cluster: "c"}} {

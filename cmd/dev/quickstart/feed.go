@@ -250,8 +250,8 @@ func (a *authority) goLive() {
 	a.live = true
 }
 
-// ServeHTTP serves both files. The first time of the publication is when it was published; all times
-// are moved by whole minutes, so that it is of this minute.
+// ServeHTTP serves both files. The first time of the publication is when it was published; all
+// times are moved by whole minutes, so that it is of this minute.
 func (a *authority) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/"+siteTableFile {
 		w.Header().Set("ETag", `"made"`)
@@ -299,9 +299,9 @@ const (
 `
 )
 
-// siteTable returns a site table for the sites of a publication. Each group of flows and speeds that
-// follow one another is a lane; the last value of a group is of all vehicles, those before it are of
-// a class each. The positions are invented.
+// siteTable returns a site table for the sites of a publication. Each group of flows and speeds
+// that follow one another is a lane; the last value of a group is of all vehicles, those before it
+// are of a class each. The positions are invented.
 func siteTable(publication []byte) []byte {
 	var b bytes.Buffer
 	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?>
