@@ -47,7 +47,7 @@ func main() {
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", ".run/quickstart", "directory for stores, journal, keys and logs, kept across restarts")
 	f.StringVar(&o.feed, "feed", "",
-		"pull a feed instead: ndw, a recorded publication in --data (default "+recorded+"), or ndw-live, which needs network")
+		"pull a feed instead: ndw, a recorded publication in --data, or ndw-live, which needs network")
 	f.StringVar(&o.data, "data", "", "directory of a data set to send instead of synthetic traffic")
 	f.StringVar(&o.profile, "profile", "", "file that describes --data (default "+defaultProfile+")")
 	f.BoolVar(&o.fresh, "fresh", false, "empty the directory first")

@@ -181,8 +181,9 @@ type ForecastPeriod struct {
 	Flow float64 `protobuf:"fixed64,6,opt,name=flow,proto3" json:"flow,omitempty"`
 	// Time zone of the client: a name of the IANA database.
 	Timezone string `protobuf:"bytes,7,opt,name=timezone,proto3" json:"timezone,omitempty"`
-	// The speed is expected to be at least speed_low and at most speed_high, in km/h, in 8 of 10 cases.
-	SpeedLow  *float64 `protobuf:"fixed64,8,opt,name=speed_low,json=speedLow,proto3,oneof" json:"speed_low,omitempty"`
+	// Lower bound in km/h: in 8 of 10 cases, the speed is expected to be from speed_low to speed_high.
+	SpeedLow *float64 `protobuf:"fixed64,8,opt,name=speed_low,json=speedLow,proto3,oneof" json:"speed_low,omitempty"`
+	// Upper bound in km/h.
 	SpeedHigh *float64 `protobuf:"fixed64,9,opt,name=speed_high,json=speedHigh,proto3,oneof" json:"speed_high,omitempty"`
 	// What the forecast is computed from. The forecaster sets own (what was learned about the detectors),
 	// pool (what was learned about all detectors) or last (the last measured value). Readers must accept
