@@ -151,6 +151,7 @@ func TestIdempotencyKeys(t *testing.T) {
 
 	// A key in progress: its first request is slow.
 	slow := d.begin(d.raw(daemontest.BatchNumber(2, 10), "b"))
+	d.Eventually(func() bool { return d.Metric("trafficd_ingest_admission_requests") == 1 }, "the first request is admitted")
 	a, err := d.Post(t.Context(), daemontest.BatchNumber(2, 10), "b")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusConflict, a.Status, "%+v", a)

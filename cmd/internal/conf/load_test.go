@@ -3,6 +3,7 @@ package conf
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -110,6 +111,8 @@ func TestValues(t *testing.T) {
 	f("store: {addresses: [a]}", "store.addresses=[a]", func(s *sample) { s.Store.Addresses = []string{"a"} })
 	f("store: {password: '12=3'}", "store.password=12=3", func(s *sample) { s.Store.Password = "12=3" })
 	f("store: {max_bytes: 64MiB}", "store.max_bytes=64MiB", func(s *sample) { s.Store.MaxBytes = 64 << 20 })
+	f("store: {max_bytes: 9223372036854775807}", "store.max_bytes=9223372036854775807", func(s *sample) { s.Store.MaxBytes = math.MaxInt64 })
+	f("store: {max_bytes: 1e6}", "store.max_bytes=1e6", func(s *sample) { s.Store.MaxBytes = 1_000_000 })
 	f("store: {max_bytes: -1}", "store.max_bytes=-1", func(s *sample) { s.Store.MaxBytes = -1 })
 	f("store: {share: 1}", "store.share=1", func(s *sample) { s.Store.Share = 1 })
 	f("store: {share: 0.25}", "store.share=0.25", func(s *sample) { s.Store.Share = 0.25 })

@@ -157,7 +157,10 @@ var sizes = []struct {
 func integer(n *yaml.Node) (size int64, ok bool) {
 	number, factor := n.Value, int64(1)
 	switch n.ShortTag() {
-	case "!!int", "!!float":
+	case "!!int":
+		err := n.Decode(&size)
+		return size, err == nil
+	case "!!float":
 		var f float64
 		err := n.Decode(&f)
 		return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) <= 1<<53
