@@ -38,9 +38,9 @@ type Test struct {
 	off    bool // not run, because it names too many healthy detectors or misses too many sick ones
 }
 
-// Tests lists the tests in the order in which they run. They were measured with 40 planted faults of
-// each kind in two months of 449 links of Aarhus (make health-eval). A detector that is named without
-// a planted fault counts as wrong, although the real measurements have faults too:
+// Tests lists the tests in the order in which they run. They were measured with 40 planted faults
+// of each kind in two months of 449 links of Aarhus (make health-eval). A detector that is named
+// without a planted fault counts as wrong, although the real measurements have faults too:
 //
 //   - silent and feed: precision 1, recall 1.
 //   - constant, zero and no_vehicles: precision 0.84, recall 0.90.
