@@ -118,8 +118,8 @@ const ndw = "../../../shared/data/feeds/ndw/trafficspeed.xml.gz"
 // standstill matches the speed of five vehicles in the publication of the Netherlands.
 var standstill = regexp.MustCompile(`(numberOfInputValuesUsed="5"[^>]*><speed>)[0-9.]+(</speed>)`)
 
-// TestNation pulls a publication of a nation, in which every queue of five vehicles stands still,
-// and sends it to a daemon with both stores. Every value is accounted for, each store has it once,
+// TestNation pulls a publication of a nation, in which each speed of five vehicles is set to 0, and
+// sends it to a daemon with both stores. Every value is accounted for, each store has it once,
 // and the same publication again, NATION_REPEATS (2) times, adds nothing.
 func TestNation(t *testing.T) {
 	needs.Everything(t, "ClickHouse, a broker and the publication of the Netherlands of 2025-08-15")
@@ -213,6 +213,41 @@ func document(minute, sites int) []byte {
 	_, _ = z.Write([]byte(b.String()))
 	_ = z.Close()
 	return packed.Bytes()
+}
+
+// TestHourWithoutDaemon publishes each minute of an hour while no daemon runs, kills the feeder in
+// between, and then starts the daemon. Each value of each publication is once in the topic.
+func TestHourWithoutDaemon(t *testing.T) {
+	needs.Everything(t, "a broker")
+	t.Parallel() // most of its time passes in waiting for the next pull
+	k := stores.StartKafka(t, stores.Topic("measurements", 4))
+	r := newRig(t, "ndw", "kafka.enabled=true", "kafka.brokers="+strings.Join(k.Brokers, ","))
+	const minutes, sites = 60, 200
+	r.publish(document(0, sites))
+	r.startFeeder()
+	for minute := range minutes {
+		r.publish(document(minute, sites))
+		end := float64(daemontest.Day.Add(time.Duration(minute+1) * time.Minute).Unix())
+		require.Eventually(t, func() bool { return r.count("trafficd_feeder_newest_timestamp_seconds") == end }, time.Minute, 5*time.Millisecond)
+		if minute%20 == 10 {
+			require.NoError(t, r.feeder.Kill())
+			r.startFeeder()
+		}
+	}
+	r.Run()
+	r.Eventually(func() bool { return r.count("trafficd_feeder_spool_bytes") == 0 && r.count("trafficd_feeder_sites") == sites }, "the spool is empty")
+	r.AwaitDelivered()
+	times := map[string]int{}
+	for _, record := range k.Records(t, "measurements") {
+		var m trafficdv1.Measurement
+		require.NoError(t, proto.Unmarshal(record.Value, &m))
+		times[fmt.Sprint(m.GetDetectorCode(), m.GetMeasureTypeCode(), m.GetTimestampFrom().GetSeconds())]++
+	}
+	require.Len(t, times, minutes*sites*2)
+	for what, n := range times {
+		require.Equal(t, 1, n, what)
+	}
+	t.Logf("an hour without a daemon: %d measurements, each once", len(times))
 }
 
 // TestFaults publishes a document each minute, FAULTS (27) of them, and causes a fault for each:

@@ -20,7 +20,7 @@ import (
 	"trafficd/cmd/dev/needs"
 )
 
-// Instructions of the functions; ?? stands for any byte.
+// The first instructions of each function, in hexadecimal. ?? matches any byte.
 const (
 	// push r14; push rbx; sub rsp, 0x48; mov r14, [rsi]; movsx rcx, byte [r14+…]; test rcx, rcx; …
 	addressCode = "41 56 53 48 83 ec 48 4c 8b 36 49 0f be 8e ?? ?? 00 00 48 85 c9 49 8b 96"
