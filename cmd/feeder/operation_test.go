@@ -235,7 +235,9 @@ func TestHourWithoutDaemon(t *testing.T) {
 		}
 	}
 	r.Run()
-	r.Eventually(func() bool { return r.count("trafficd_feeder_spool_bytes") == 0 && r.count("trafficd_feeder_sites") == sites }, "the spool is empty")
+	r.Eventually(func() bool {
+		return r.count("trafficd_feeder_spool_bytes") == 0 && r.count("trafficd_feeder_sites") == sites
+	}, "the spool is empty")
 	r.AwaitDelivered()
 	times := map[string]int{}
 	for _, record := range k.Records(t, "measurements") {
