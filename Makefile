@@ -71,8 +71,9 @@ programs: # go build touches an unchanged program, after which go test would rep
 	done
 
 .PHONY: unit
+unit: AT_ONCE := $(shell expr 3 '*' "$$(getconf _NPROCESSORS_ONLN)")
 unit: programs ## run the tests that need only Go, in a minute; `go test ./...` does the same. Only changed packages are tested again
-	CGO_ENABLED=0 go test ./...
+	CGO_ENABLED=0 go test -p $(AT_ONCE) -parallel $(AT_ONCE) ./... # many tests wait more than they compute
 
 UNITS  := ./pipeline/... ./sinks/... ./sources/... ./schemas/...
 comma  := ,

@@ -338,6 +338,7 @@ func deepKafka(t *testing.T, settings []string, want ...string) {
 }
 
 func TestDeepCheckKafka(t *testing.T) {
+	t.Parallel()
 	k := stores.StartKafka(t, stores.Topic("measurements", 2))
 	brokers := "kafka.brokers=" + strings.Join(k.Brokers, ",")
 	create := func(topic, setting, value string) {
@@ -366,6 +367,7 @@ func TestDeepCheckKafka(t *testing.T) {
 }
 
 func TestDeepCheckKafkaSecurity(t *testing.T) {
+	t.Parallel()
 	config, ca, other := authorities(t)
 	allow := func(operation kmsg.ACLOperation, resource kmsg.ACLResourceType, name string) kfake.ACL {
 		return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}

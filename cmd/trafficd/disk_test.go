@@ -83,6 +83,7 @@ func TestDiskFull(t *testing.T) {
 // TestDiskLow checks that a disk smaller than min_free_bytes counts as low on space from the
 // start.
 func TestDiskLow(t *testing.T) {
+	t.Parallel()
 	d := newProcess(t)
 	settings := d.Args
 	d.Set("journal.min_free_bytes=1000000000000000000")

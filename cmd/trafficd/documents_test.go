@@ -15,6 +15,7 @@ import (
 
 // TestLinks checks that the files and sections that the documents link to exist.
 func TestLinks(t *testing.T) {
+	t.Parallel()
 	needs.Program(t, "git")
 	const root = "../.."
 	list, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "*.md").Output()
@@ -77,6 +78,7 @@ func TestDocumentedSettings(t *testing.T) {
 
 // TestInvariantsHaveTests checks that the tests that CONTRIBUTING.md names exist.
 func TestInvariantsHaveTests(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../.github/CONTRIBUTING.md")
 	require.NoError(t, err)
 	tests := regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(string(text), -1)

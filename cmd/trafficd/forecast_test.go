@@ -26,6 +26,7 @@ func (d *process) layer(key, query string, headers ...string) (*http.Response, [
 }
 
 func TestForecastLayer(t *testing.T) {
+	t.Parallel()
 	d := newProcess(t, "layers.query_key=true")
 	feed, keys := d.setForecastFile("forecasts.ndjson"), filepath.Join(d.Dir, "keys.yaml")
 	list := "keys:\n" + keyEntry("map", "forecast", "Europe/Copenhagen") + keyEntry("city", "ingest", "UTC")
@@ -92,6 +93,7 @@ func TestForecastLayer(t *testing.T) {
 }
 
 func TestForecastKeyWithoutFeed(t *testing.T) {
+	t.Parallel()
 	d := newProcess(t)
 	d.keys(keyEntry("map", "forecast", "UTC"))
 	d.start()

@@ -29,6 +29,7 @@ import (
 // same bytes as an oracle that reads the topic by the rules of contract 2. A starting daemon
 // serves nothing before it has read the whole topic.
 func TestForecastTopicHistories(t *testing.T) {
+	t.Parallel()
 	const topic = "forecasts"
 	k := stores.StartKafka(t, stores.Topic(topic, 3))
 	writer := newTopicWriter(t, k.Brokers, topic)
@@ -85,6 +86,7 @@ func TestForecastTopicHistories(t *testing.T) {
 // and reports why, if the records of the topic are two hours old and all their periods have ended,
 // although every poll of the topic succeeds.
 func TestDeadForecastProducer(t *testing.T) {
+	t.Parallel()
 	const topic = "forecasts"
 	k := stores.StartKafka(t, stores.Topic(topic, 1))
 	c, err := kgo.NewClient(kgo.SeedBrokers(k.Brokers...))

@@ -14,6 +14,7 @@ import (
 
 // TestStatusWithBasePath checks that /status has the latency of batches if api.base_path is set.
 func TestStatusWithBasePath(t *testing.T) {
+	t.Parallel()
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.Await(http.StatusOK)
 	response, err := launch.Post(t.Context(), http.DefaultClient, "http://"+d.API+"/traffic", testKey, compress.Gzip(batchOf(item(1, 0))))

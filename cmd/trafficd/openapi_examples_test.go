@@ -54,6 +54,7 @@ type seenExample struct {
 // TestOpenAPIExamples posts the request examples of the OpenAPI document, which must get the
 // response examples with the same names, and provokes every example of an error.
 func TestOpenAPIExamples(t *testing.T) {
+	t.Parallel()
 	var document examplesDocument
 	require.NoError(t, yaml.Unmarshal(openapi.Document, &document))
 	statuses := make(map[string]string)           // component → status

@@ -20,6 +20,7 @@ import (
 )
 
 func TestStartAndStop(t *testing.T) {
+	t.Parallel()
 	d := newProcess(t).start()
 	r := d.Await(http.StatusOK)
 	require.Equal(t, ops.OK, r.State)
@@ -41,6 +42,7 @@ func TestStartAndStop(t *testing.T) {
 // TestStopWhileStarting checks that SIGTERM ends a daemon that cannot continue its start, here
 // because nothing is written to the pipe that it reads the certificate from.
 func TestStopWhileStarting(t *testing.T) {
+	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "tls.crt")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	d := newProcess(t, "api.tls_cert="+pipe, "api.tls_key="+pipe).start()
@@ -86,6 +88,7 @@ func TestNotifySystemd(t *testing.T) {
 // TestWatchdog checks that the watchdog of a unit is notified twice in its interval while the
 // daemon runs, and not while it hangs.
 func TestWatchdog(t *testing.T) {
+	t.Parallel()
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = socket.Close() })
@@ -174,6 +177,7 @@ func TestReadyWhileStoresAreUnreachable(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	f := func(d *process, want ...string) {
 		t.Helper()
 		code, log := d.start().End()
@@ -260,6 +264,7 @@ func TestCommandLine(t *testing.T) {
 }
 
 func TestSecondSignalExitsImmediately(t *testing.T) {
+	t.Parallel()
 	// A kept connection prolongs the drain: the grace period is far longer than the test.
 	d := newProcess(t, "api.drain_grace=1m", "shutdown_timeout=5m").start()
 	d.Await(http.StatusOK)

@@ -19,6 +19,7 @@ import (
 // Kafka. All items that were accepted must reach the stores, and each of those records the
 // dead-letter file, once for each store, also after a restart.
 func TestForeignRecordsInTheLog(t *testing.T) {
+	t.Parallel()
 	f := func(t *testing.T, broker string, settings ...string) *process {
 		k := stores.StartKafka(t, stores.Broker(broker), stores.Topic("measurements", 2))
 		address := strings.Join(k.Brokers, ",")

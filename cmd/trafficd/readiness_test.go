@@ -31,6 +31,7 @@ func (d *process) keys(entries ...string) { d.Keys(entries...) }
 // TestReadinessPerProductInstance checks that one product instance without detectors does not make
 // the others unready.
 func TestReadinessPerProductInstance(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	list := filepath.Join(dir, "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}, {product_instance: lake, file: {path: "+dir+"/lake.csv}}]")
@@ -52,6 +53,7 @@ func TestReadinessPerProductInstance(t *testing.T) {
 // TestReadinessPerPartition checks that a daemon with the journal in Kafka is not ready while the
 // brokers reject the frames of its only product instance, although other partitions can be written.
 func TestReadinessPerPartition(t *testing.T) {
+	t.Parallel()
 	cluster := stores.StartKfake(t)
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "trafficd.log", Err: kerr.NotEnoughReplicas, Count: -1})
 	d := newProcess(t, "journal.kind=kafka", "journal.log.brokers="+strings.Join(cluster.ListenAddrs(), ",")).start()
@@ -73,6 +75,7 @@ func TestReadinessPerPartition(t *testing.T) {
 // the status that its batches get: 503 until the list has been read, then 403 if it is not in the
 // list.
 func TestReadinessOfSharedList(t *testing.T) {
+	t.Parallel()
 	list := filepath.Join(t.TempDir(), "all.csv")
 	d := newProcess(t, "registry.feeds=[{instance_column: town, file: {path: "+list+"}}]")
 	d.start()
@@ -94,6 +97,7 @@ func TestReadinessOfSharedList(t *testing.T) {
 // TestForecastOnlyReadiness checks that a daemon whose keys only read forecasts needs no registry,
 // and is ready when its forecasts are.
 func TestForecastOnlyReadiness(t *testing.T) {
+	t.Parallel()
 	d := newProcess(t, "registry.feeds=[]")
 	feed := d.setForecastFile("forecasts.ndjson")
 	d.keys(keyEntry("viewer", "forecast", "UTC"))
@@ -109,6 +113,7 @@ func TestForecastOnlyReadiness(t *testing.T) {
 // TestReadinessByPurpose checks that a daemon that accepts no batches is ready for forecasts and
 // not for ingest, and the reverse, and that the summary says so first.
 func TestReadinessByPurpose(t *testing.T) {
+	t.Parallel()
 	d := newProcess(t, "journal.min_free_bytes=1000TiB")
 	feed := d.setForecastFile("forecasts.ndjson")
 	d.keys(keyEntry(testKey, "ingest", "UTC"), keyEntry("viewer", "forecast", "UTC"))
@@ -167,6 +172,7 @@ func TestNotReadyBeforeRegistriesAreRead(t *testing.T) {
 // TestReadyOnceRegistryIsLoaded checks that a daemon that is ready can validate batches,
 // even if the list was just written and is only read once it has settled.
 func TestReadyOnceRegistryIsLoaded(t *testing.T) {
+	t.Parallel()
 	list := filepath.Join(t.TempDir(), "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]")
 	d.keys(keyEntry("both", "ingest, routing", "UTC"))
@@ -178,6 +184,7 @@ func TestReadyOnceRegistryIsLoaded(t *testing.T) {
 // TestRegistryVersion checks that /readyz and the 207 name the same list, also after a restart
 // without the feed.
 func TestRegistryVersion(t *testing.T) {
+	t.Parallel()
 	list := filepath.Join(t.TempDir(), "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]")
 	replaceFile(t, list, "detectorCode\n"+daemontest.Detector(1)+"\n")
@@ -213,6 +220,7 @@ func TestRegistryVersion(t *testing.T) {
 // TestDeadLettersInSummary checks that operators see the dead letters of earlier runs until the
 // file is moved away.
 func TestDeadLettersInSummary(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "dead.ndjson")
 	d := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses=127.0.0.1:1", "dead_letters="+path)
 	require.NoError(t, os.WriteFile(path, []byte("{\"sink\":\"clickhouse\"}\n{\"sink\":\"clickhouse\"}\n"), 0o600))
@@ -233,6 +241,7 @@ func TestDeadLettersInSummary(t *testing.T) {
 
 // TestFullIdempotencyStoreInSummary checks that operators see that keyed batches are rejected.
 func TestFullIdempotencyStoreInSummary(t *testing.T) {
+	t.Parallel()
 	d := newProcess(t, "pipeline.idempotency.max_bytes_per_client=1KiB").start()
 	require.Equal(t, ops.OK, d.Await(http.StatusOK).Components["idempotency"].State)
 	accepted := 0

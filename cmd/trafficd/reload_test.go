@@ -47,6 +47,7 @@ func writeCertificateUntil(t *testing.T, cert, key string, serial int64, expires
 // TestSIGHUPReloads checks that SIGHUP reloads the settings that can be reloaded, names the
 // others, and never stops the daemon.
 func TestSIGHUPReloads(t *testing.T) {
+	t.Parallel()
 	d := newProcess(t)
 	file := filepath.Join(d.Dir, "trafficd.yaml")
 	feeds := "registry:\n  feeds:\n  - {product_instance: city, file: {path: " + filepath.Join(d.Dir, "detectors.csv") + ", column: code}}\n"
@@ -119,6 +120,7 @@ func TestSIGHUPReloads(t *testing.T) {
 
 // TestCertificateIsReloaded checks that a renewed certificate is used without a restart.
 func TestCertificateIsReloaded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	writeCertificate(t, cert, key, 1)
@@ -146,6 +148,7 @@ func TestCertificateIsReloaded(t *testing.T) {
 // TestReadinessShowsCertificateProblems checks that an expired certificate, and a renewed one that
 // does not match the key, are shown in /readyz, /status and --check-config until they are mended.
 func TestReadinessShowsCertificateProblems(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	writeCertificateUntil(t, cert, key, 1, time.Now().Add(-time.Minute))

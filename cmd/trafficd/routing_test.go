@@ -65,6 +65,7 @@ func pointToMercator(wkt string) *xroute.ConvertGeometry {
 }
 
 func TestRoutingConverts(t *testing.T) {
+	t.Parallel()
 	d := routingProcess(t)
 	f := func(status int, authorize func(*http.Request)) xroute.Response {
 		t.Helper()
@@ -90,6 +91,7 @@ func TestRoutingConverts(t *testing.T) {
 // TestRoutingServesWSDL checks that the WSDL and its schemas need no key, and that the WSDL
 // contains the address at which it was requested.
 func TestRoutingServesWSDL(t *testing.T) {
+	t.Parallel()
 	d := routingProcess(t)
 	get := func(url string) string {
 		t.Helper()
@@ -115,6 +117,7 @@ func TestRoutingServesWSDL(t *testing.T) {
 // TestRoutingJobsAndRestart checks that a job can be fetched once, and that a restart discards all
 // jobs.
 func TestRoutingJobsAndRestart(t *testing.T) {
+	t.Parallel()
 	d := routingProcess(t)
 	one := pointToMercator("POINT (8 48)")
 	status, response, _ := d.soap(withKey("map"), &xroute.StartConvertGeometries{

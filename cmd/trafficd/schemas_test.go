@@ -31,6 +31,7 @@ func withoutKey(t *testing.T, method, url string, headers ...string) (*http.Resp
 // TestSchemas checks that the daemon serves the embedded schemas without a key, and that a
 // download of them compiles.
 func TestSchemas(t *testing.T) {
+	t.Parallel()
 	needs.Program(t, "protoc")
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.Await(http.StatusOK)
@@ -61,6 +62,7 @@ func TestSchemas(t *testing.T) {
 }
 
 func TestSchemaResponses(t *testing.T) {
+	t.Parallel()
 	d := newProcess(t).start()
 	d.Await(http.StatusOK)
 	url := "http://" + d.API + schemasPath + "trafficd/v1/forecast.proto"

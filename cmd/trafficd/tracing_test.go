@@ -87,6 +87,7 @@ func attributes(s *tracev1.Span) map[string]string {
 // TestTraces checks the spans of a batch, from the client's request to the topic, even if another
 // process delivers it.
 func TestTraces(t *testing.T) {
+	t.Parallel()
 	const (
 		traceID  = "4bf92f3577b34da6a3ce929d0e0e4736"
 		sampled  = "00-" + traceID + "-00f067aa0ba902b7-01"
@@ -154,6 +155,7 @@ func TestTraces(t *testing.T) {
 
 // TestSilentCollector checks that a collector that never responds does not make a shutdown fail.
 func TestSilentCollector(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(s.Close)

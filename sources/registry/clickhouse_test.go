@@ -97,6 +97,7 @@ func TestClickHouseFeed(t *testing.T) {
 // TestCloseDuringHandshake checks that a ClickHouse server that accepts connections but does not
 // respond does not block a reload or a shutdown until the timeout of the query.
 func TestCloseDuringHandshake(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()

@@ -92,6 +92,7 @@ func TestHTTPSecretsStayOutOfErrors(t *testing.T) {
 
 // TestHTTPIsPolled runs the registry with a service whose list changes.
 func TestHTTPIsPolled(t *testing.T) {
+	t.Parallel()
 	polls := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		polls++

@@ -38,6 +38,7 @@ func waitForCodes(t *testing.T, r *Registry, want ...string) {
 // TestFileIsWatched changes a file in each of the ways that editors, deployments and exports use.
 // The periodic check is too slow to notice the change.
 func TestFileIsWatched(t *testing.T) {
+	t.Parallel()
 	f := func(name string, first string, change func(t *testing.T, dir string)) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +106,7 @@ func TestFileCreatedLater(t *testing.T) {
 // TestSnapshotIsConsistent alternates between two disjoint lists while readers run, and checks that
 // no reader sees codes of both lists (promise 7).
 func TestSnapshotIsConsistent(t *testing.T) {
+	t.Parallel()
 	const n = 500
 	path := tempPath(t, "list.csv")
 	cfg := testConfig(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}})
@@ -242,6 +244,7 @@ func TestValidate(t *testing.T) {
 // TestReload checks that Reload starts feeds of new product instances, stops removed feeds, and
 // keeps the lists in use.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	list := func(instance, codes string) FeedConfig {
 		path := filepath.Join(dir, instance+".csv")

@@ -33,6 +33,7 @@ func towns(n int) string {
 
 // TestSharedList follows one list of many product instances through changes, restarts and a reload.
 func TestSharedList(t *testing.T) {
+	t.Parallel()
 	path, cityPath := tempPath(t, "towns.csv"), tempPath(t, "city.csv")
 	write(t, cityPath, "detectorCode\nC\n")
 	cfg := testConfig(

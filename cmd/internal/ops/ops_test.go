@@ -156,6 +156,7 @@ func TestForeignHost(t *testing.T) {
 // TestSlowRequests checks that requests with bodies that never arrive are answered and closed, that
 // they cannot use up the connections, and that the server logs to the daemon's log.
 func TestSlowRequests(t *testing.T) {
+	t.Parallel()
 	s, err := Start(Config{Listen: "127.0.0.1:0"}, func() Readiness { return NewReadiness(nil) }, nil, zerolog.Nop())
 	require.NoError(t, err)
 	defer s.Stop(context.Background())

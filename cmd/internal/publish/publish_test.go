@@ -119,6 +119,7 @@ func ignoreCount(int) {}
 
 // TestBrokers runs the same tests on both kinds of broker.
 func TestBrokers(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{stores.Kfake, stores.Apache} {
 		t.Run(kind, func(t *testing.T) {
 			k := stores.StartKafka(t, stores.Broker(kind))
