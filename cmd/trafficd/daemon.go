@@ -56,6 +56,7 @@ type daemon struct {
 	forecasts   *forecasts.Forecasts
 	routing     *routing.Service
 	sites       *sites.Service // nil: no archive
+	health      *sites.Health
 	api         *api.Server
 
 	reloads reloads
@@ -95,6 +96,7 @@ func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, 
 // with a 207 is in the journal before the journal closes. /readyz is available throughout.
 func (d *daemon) steps() []step {
 	cfg, log := d.cfg, d.log
+	var stopHealth func()
 	return []step{
 		{
 			"status",
@@ -178,6 +180,15 @@ func (d *daemon) steps() []step {
 				return nil
 			},
 			func(context.Context) error { d.registry.Close(); return nil },
+		},
+		{
+			"health of the detectors",
+			func() error {
+				d.health = sites.NewHealth(d.sites, d.registry, log)
+				stopHealth = d.health.Start(context.Background())
+				return nil
+			},
+			func(context.Context) error { stopHealth(); return nil },
 		},
 		{
 			"API keys",

@@ -67,6 +67,7 @@ func (d *daemon) routes() []api.Route {
 			Path: ingest.CapabilitiesPath, Methods: publicMethods, Right: contract.RightIngest,
 			Endpoint: &ingest.Capabilities{Capabilities: d.capabilities(), Registry: d.registry},
 		},
+		{Path: contract.HealthPath, Methods: publicMethods, Right: contract.RightIngest, Endpoint: d.health},
 		{
 			Path: layers.Path, Methods: layers.Methods, Right: contract.RightForecast,
 			Endpoint: layer, QueryKey: d.cfg.Layers.QueryKey,
@@ -133,7 +134,7 @@ func (d *daemon) capabilities() contract.Capabilities {
 func (d *daemon) operatorRoutes() map[string]http.Handler {
 	routes := map[string]http.Handler{"GET /status": d.status, "GET /rejections": http.HandlerFunc(d.serveItems)}
 	add := func(path string, h public) { routes["GET "+path] = h }
-	add(layers.Path, d.serveLayer)
+	add(layers.Path, d.whenStarted(d.serveLayer))
 	add("/schemas/openapi.yaml", page.Document("application/yaml", openapi.Document))
 	add("/schemas/operators.yaml", page.Document("application/yaml", openapi.Operators))
 	for name, h := range page.Docs() {
@@ -146,6 +147,8 @@ func (d *daemon) operatorRoutes() map[string]http.Handler {
 	if d.sites != nil {
 		add(sites.Path, d.sites.ServeSites)
 		add(sites.HourPath, d.sites.ServeHour)
+		add(sites.EvidencePath, d.sites.ServeEvidence)
+		add(sites.HealthPath, d.whenStarted(func(ctx *fasthttp.RequestCtx) error { return d.health.Serve(ctx) }))
 	}
 	if d.cfg.UI.Forecaster != "" {
 		routes["GET "+page.StreetPath] = d.cfg.UI.Street()
@@ -168,11 +171,18 @@ func (d *daemon) pageSettings() page.Settings {
 
 // serveLayer serves the layer as the clients' listener would serve it to d.viewer.
 func (d *daemon) serveLayer(ctx *fasthttp.RequestCtx) error {
-	if !d.started.Load() {
-		return contract.NewError(contract.ServiceUnavailable, starting)
-	}
 	_, err := d.layer.Handle(d.viewer.Load(), ctx)
 	return err
+}
+
+// whenStarted returns a handler that responds with 503 until all parts exist.
+func (d *daemon) whenStarted(h public) public {
+	return func(ctx *fasthttp.RequestCtx) error {
+		if !d.started.Load() {
+			return contract.NewError(contract.ServiceUnavailable, starting)
+		}
+		return h(ctx)
+	}
 }
 
 const starting = "the daemon is starting; retry"

@@ -11,6 +11,7 @@ import (
 const (
 	IngestPath       = "/dataprovider/ingestion/v1/detectors/data/ingest"
 	CapabilitiesPath = "/dataprovider/ingestion/v1/detectors/capabilities"
+	HealthPath       = "/dataprovider/ingestion/v1/detectors/health"
 	ForecastPath     = "/mlf/v1/forecast/realtime"
 	RoutingPath      = "/xroute/ws/XRoute"
 	DocsPath         = "/docs" // the OpenAPI document as a page (contract 6.5)

@@ -1,7 +1,8 @@
-// Package sites serves what the operators' map shows of detectors: the latest speed of every site
-// that has a position, and the last hour of one site. Both come from the archive. All viewers share
-// one query per refreshEvery for each answer, and there is none without viewers. While the archive
-// cannot be read, the last answer is served with the reason.
+// Package sites serves what the archive has of detectors: for the operators' map, the latest speed
+// of every site that has a position, and the last hour of one site; for integrators and operators,
+// the detectors whose measurements mislead (Health). All viewers of the map share one query per
+// refreshEvery for each answer, and there is none without viewers. While the archive cannot be
+// read, the last answer is served with the reason.
 package sites
 
 import (
@@ -91,12 +92,46 @@ func (s *Service) ServeHour(ctx *fasthttp.RequestCtx) error {
 
 // answer is the latest answer to a request.
 type answer struct {
-	mu     sync.Mutex
-	tried  time.Time // start of the last query
-	read   time.Time // start of the last query that succeeded
-	data   []byte    // JSON
+	mu    sync.Mutex
+	tried time.Time // start of the last query
+	read  time.Time // start of the last query that succeeded
+	data  []byte    // JSON
+	content
+}
+
+// content is the body of a response.
+type content struct {
 	etag   string
-	packed []byte // the body, compressed
+	packed []byte // JSON, compressed
+}
+
+func newContent(parts ...[]byte) content {
+	digest := xxhash.New()
+	var packed bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // a valid level
+	for _, part := range parts {
+		_, _ = digest.Write(part) // never fails
+		_, _ = z.Write(part)      // writing to memory cannot fail
+	}
+	_ = z.Close()
+	return content{fmt.Sprintf("%016x", digest.Sum64()), packed.Bytes()}
+}
+
+// serve responds with the content, or with a 304.
+func (c content) serve(ctx *fasthttp.RequestCtx, vary string) {
+	h := &ctx.Response.Header
+	h.Set(fasthttp.HeaderCacheControl, "private, no-cache")
+	h.Set(fasthttp.HeaderVary, vary)
+	if negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)) {
+		h.SetContentEncoding("gzip")
+		negotiate.Serve(ctx, `"`+c.etag+`-gzip"`, "application/json", func() []byte { return c.packed })
+		return
+	}
+	negotiate.Serve(ctx, `"`+c.etag+`"`, "application/json", func() []byte {
+		z, _ := gzip.NewReader(bytes.NewReader(c.packed)) // newContent has written it
+		body, _ := io.ReadAll(z)
+		return body
+	})
 }
 
 // serve responds with an answer, which it refreshes if that is due. Other requests for the same
@@ -109,25 +144,12 @@ func (s *Service) serve(
 	if time.Since(a.tried) >= refreshEvery {
 		err = a.refresh(member, query)
 	}
-	etag, packed := a.etag, a.packed
+	current := a.content
 	a.mu.Unlock()
-	if err != nil {
-		return err
+	if err == nil {
+		current.serve(ctx, fasthttp.HeaderAcceptEncoding)
 	}
-	h := &ctx.Response.Header
-	h.Set(fasthttp.HeaderCacheControl, "private, no-cache")
-	h.Set(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
-	if negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)) {
-		h.SetContentEncoding("gzip")
-		negotiate.Serve(ctx, `"`+etag+`-gzip"`, "application/json", func() []byte { return packed })
-		return nil
-	}
-	negotiate.Serve(ctx, `"`+etag+`"`, "application/json", func() []byte {
-		z, _ := gzip.NewReader(bytes.NewReader(packed)) // refresh has written it
-		body, _ := io.ReadAll(z)
-		return body
-	})
-	return nil
+	return err
 }
 
 func (s *Service) answer(key string) *answer {
@@ -164,16 +186,12 @@ func (a *answer) refresh(member string, query func(context.Context) (any, string
 	}
 	end, _ := json.Marshal(problem) // a string is valid
 	end = append(append(append([]byte(`,"problem":`), end...), `,"`+member+`":`...), a.data...)
-	a.etag = fmt.Sprintf("%016x", xxhash.Sum64(end))
-	var packed bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // a valid level
 	start := `{"time":null`
 	if !a.read.IsZero() {
 		start = `{"time":"` + a.read.UTC().Format(time.RFC3339) + `"`
 	}
-	_, _ = z.Write(append(append([]byte(start), end...), "}\n"...)) // writing to memory cannot fail
-	_ = z.Close()
-	a.packed = packed.Bytes()
+	a.content = newContent([]byte(start), end, []byte("}\n"))
+	a.etag = fmt.Sprintf("%016x", xxhash.Sum64(end))
 	return nil
 }
 
@@ -261,7 +279,7 @@ func (s *Service) hour(ctx context.Context, instance, detector string) (data any
 	return all, remark, rows.Err()
 }
 
-type queries struct{ sites, hour string }
+type queries struct{ sites, hour, tests, health, evidence string }
 
 // newQueries returns the queries for the tables of an archive. The latest interval of a site wins,
 // then the values of whole lanes over those of their classes, which have longer codes, then the
@@ -311,5 +329,23 @@ FROM {table}_current` + "`" + `
 WHERE product_instance = ? AND detector_code = ? AND timestamp_from >= now() - INTERVAL 1 HOUR
 ORDER BY toString(measure_type_code), timestamp_from, timestamp_to
 LIMIT {values}`),
+		tests: names.Replace(`
+SELECT toString(product_instance) AS instance, max(last) AS checked, sum(toUnixTimestamp(last)) AS sum
+FROM
+(
+    SELECT product_instance, measure_type_code, max(last_at) AS last
+    FROM {table}_health` + "`" + ` WHERE state = 'checked' GROUP BY product_instance, measure_type_code
+)
+GROUP BY product_instance`),
+		health: names.Replace(`
+SELECT product_instance, detector_code, measure_type_code, state, first_at, last_at, rule
+FROM {table}_detector_health` + "`" + `
+WHERE current
+ORDER BY product_instance, detector_code, measure_type_code, state`),
+		evidence: names.Replace(`
+SELECT bucket, sum(count) AS values, sum(sum) / values AS mean, count() AS detectors
+FROM {table}_1h` + "`" + `
+WHERE product_instance = ? AND measure_type_code = ? AND (detector_code = ? OR ? = '') AND bucket >= now() - INTERVAL 9 DAY
+GROUP BY bucket ORDER BY bucket`),
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/pipeline/lib/dial"
 	schema "trafficd/schemas/clickhouse"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/openapi"
 	"trafficd/sinks/clickhouse"
 )
@@ -227,7 +228,7 @@ func TestNation(t *testing.T) {
 	}
 }
 
-// TestDocumented checks that operators.yaml describes both paths with all members.
+// TestDocumented checks that operators.yaml describes the paths with all members.
 func TestDocumented(t *testing.T) {
 	var document struct {
 		Paths      map[string]any
@@ -253,7 +254,10 @@ func TestDocumented(t *testing.T) {
 	f("Site", Site{Speed: &one, Usual: &one, Slowest: &one, MeasuredUntil: &time.Time{}})
 	f("Series", Series{})
 	f("Value", Value{})
-	for _, path := range []string{Path, HourPath} {
+	f("Health", contract.Health{})
+	f("SickDetector", contract.SickDetector{})
+	f("Hour", Hour{})
+	for _, path := range []string{Path, HourPath, HealthPath, EvidencePath} {
 		require.Contains(t, document.Paths, path)
 	}
 	require.NotContains(t, strings.ToLower(string(openapi.Document)), "\n  "+Path+":\n")

@@ -29,7 +29,7 @@ func itemCodes() (codes []contract.Code) {
 	return codes
 }
 
-// contractTables returns the contract with the tables of its sections 1.2 and 6.1.
+// contractTables returns the contract with the tables of its sections 1.2, 1.8 and 6.1.
 func contractTables(text string) ([]byte, error) {
 	rules := []string{"| # | Rule | errorCode | parameter |", "|---|---|---|---|"}
 	numbers := map[contract.Code][]string{}
@@ -45,11 +45,15 @@ func contractTables(text string) ([]byte, error) {
 	for _, c := range itemCodes() {
 		items = append(items, fmt.Sprintf("| %s | 207 | %s |", c, strings.Join(numbers[c], ", ")))
 	}
+	states := []string{"| State | Rule | Usual cause |", "|---|---|---|"}
+	for _, s := range contract.HealthStates {
+		states = append(states, fmt.Sprintf("| `%s` | %s | %s |", s.Name, s.Rule, s.Cause))
+	}
 	var err error
 	for _, t := range []struct {
 		before string
 		rows   []string
-	}{{"### 1.2 ", rules}, {"Codes of whole requests:", requests}, {"Codes of single items,", items}} {
+	}{{"### 1.2 ", rules}, {"Codes of whole requests:", requests}, {"Codes of single items,", items}, {"### 1.8 ", states}} {
 		if text, err = replaceTable(text, t.before, t.rows); err != nil {
 			return nil, err
 		}

@@ -35,6 +35,7 @@ type Service struct {
 var (
 	Ingest   = Service{contract.IngestPath, "ingest", "use a smaller --batch, or raise the daemon's limits"}
 	Forecast = Service{contract.ForecastPath, "forecast", ""}
+	Health   = Service{contract.HealthPath, "ingest", ""}
 )
 
 // Config holds the settings of the connection to a daemon. Errors name them as Section, such as
