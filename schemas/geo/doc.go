@@ -24,8 +24,8 @@
 // A linear ring is written as a LINESTRING in WKT and WKB, because not all tools read LINEARRING.
 // Where a LinearRing is wanted, a closed line is accepted.
 //
-// Each reader is a Source, from which a Builder builds the geometry. Package xroute has another
-// Source, for plain elements.
+// A Builder builds the geometry from a Reader: wktReader, wkbReader or kmlTree. Package xroute has
+// another Reader, for plain elements.
 //
 // # Writing
 //

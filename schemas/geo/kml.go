@@ -48,7 +48,7 @@ func (l Limits) ParseKML(want Kind, texts ...string) (*Geometry, error) {
 		return nil, err
 	}
 	unlimited := Limits{Points: math.MaxInt, Depth: math.MaxInt} // r has applied l
-	from := kmlSource{node: &top, Builder: Builder{Limits: unlimited, Layout: XY}}
+	from := kmlTree{node: &top, Builder: Builder{Limits: unlimited, Layout: XY}}
 	if r.altitude {
 		from.Layout = XYZ
 	}
@@ -98,15 +98,15 @@ func (n *kmlNode) resolve(want Kind) error {
 	return nil
 }
 
-// kmlSource is the Source for a node.
-type kmlSource struct {
+// kmlTree is the Reader for a node.
+type kmlTree struct {
 	Builder
 	node *kmlNode
 }
 
-func (s *kmlSource) Kind() (Kind, error) { return s.node.kind, nil }
+func (s *kmlTree) Kind() (Kind, error) { return s.node.kind, nil }
 
-func (s *kmlSource) List(_ Kind, part func() error) error {
+func (s *kmlTree) List(_ Kind, part func() error) error {
 	node := s.node
 	for i := range node.parts {
 		s.node = &node.parts[i]
@@ -117,7 +117,7 @@ func (s *kmlSource) List(_ Kind, part func() error) error {
 	return nil
 }
 
-func (s *kmlSource) Path(Kind, Kind) error {
+func (s *kmlTree) Path(Kind, Kind) error {
 	if s.Layout == XYZ {
 		s.Flat = append(s.Flat, s.node.flat...)
 		return nil

@@ -96,8 +96,8 @@ func Count(g *Geometry) int {
 	return n
 }
 
-// Source is an encoding of a geometry that a Builder reads.
-type Source interface {
+// Reader is an encoding of a geometry that a Builder reads.
+type Reader interface {
 	// Kind reads the kind of a whole geometry or of a member of a collection.
 	Kind() (Kind, error)
 	// List calls part for each part of a geometry of the given kind.
@@ -107,7 +107,7 @@ type Source interface {
 	Path(kind, in Kind) error
 }
 
-// Builder builds geometries from a Source. It applies the rules for lines and rings, and Limits.
+// Builder builds geometries from a Reader. It applies the rules for lines and rings, and Limits.
 type Builder struct {
 	Limits Limits
 	Layout Layout // of all geometries
@@ -120,7 +120,7 @@ type Builder struct {
 }
 
 // Read reads a geometry. It copies the coordinates if their slice has much unused capacity.
-func (b *Builder) Read(from Source) (*Geometry, error) {
+func (b *Builder) Read(from Reader) (*Geometry, error) {
 	kind, err := from.Kind()
 	if err == nil {
 		err = b.Take(1)
@@ -164,7 +164,7 @@ func (b *Builder) Read(from Source) (*Geometry, error) {
 	return g, nil
 }
 
-func (b *Builder) part(from Source, kind, in Kind) error {
+func (b *Builder) part(from Reader, kind, in Kind) error {
 	if !kind.hasParts() {
 		start := len(b.Flat)
 		if err := from.Path(kind, in); err != nil {

@@ -44,7 +44,7 @@ func (l Limits) ParseWKB(data []byte, want Kind) (*Geometry, error) {
 	return asKind(g, want)
 }
 
-// wkbReader is a Source. After an error, at is the position of the error.
+// wkbReader is a Reader. After an error, at is the position of the error.
 type wkbReader struct {
 	Builder
 	data   []byte
@@ -136,7 +136,7 @@ func (r *wkbReader) count(items string, size int) (int, error) {
 	return int(n), nil
 }
 
-// Path implements Source. An empty point is encoded as NaN.
+// Path implements Reader. An empty point is encoded as NaN.
 func (r *wkbReader) Path(kind, _ Kind) error {
 	if kind != Point {
 		n, err := r.count("points", 8*r.stride)
@@ -198,7 +198,7 @@ func (r *wkbReader) uint32(offset int) uint32 {
 	return v
 }
 
-// List implements Source. All parts except rings have a header.
+// List implements Reader. All parts except rings have a header.
 func (r *wkbReader) List(kind Kind, part func() error) error {
 	items, size := "members", wkbHeader+wkbCount
 	switch kind {

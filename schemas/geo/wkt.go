@@ -28,7 +28,7 @@ func (l Limits) ParseWKT(text string, want Kind) (*Geometry, error) {
 	return asKind(g, want)
 }
 
-// wktReader is a Source. After an error, at is the position of the error.
+// wktReader is a Reader. After an error, at is the position of the error.
 type wktReader struct {
 	Builder
 	text     string
@@ -143,7 +143,7 @@ func (r *wktReader) items(item func() error) error {
 	}
 }
 
-// Path implements Source. In a MULTIPOINT, either all points have parentheses or none has.
+// Path implements Reader. In a MULTIPOINT, either all points have parentheses or none has.
 func (r *wktReader) Path(kind, in Kind) error {
 	if r.empty() {
 		return nil

@@ -28,7 +28,7 @@ func FromPlain(p PlainGeometry, limits geo.Limits) (*geo.Geometry, error) {
 }
 
 func fromPlain(p PlainGeometry, limits geo.Limits, layout geo.Layout) (*geo.Geometry, error) {
-	s := plainSource{plain: p, Builder: geo.Builder{Limits: limits, Layout: layout}}
+	s := plainReader{plain: p, Builder: geo.Builder{Limits: limits, Layout: layout}}
 	g, err := s.Read(&s)
 	if len(s.places) > 0 {
 		slices.Reverse(s.places)
@@ -37,14 +37,14 @@ func fromPlain(p PlainGeometry, limits geo.Limits, layout geo.Layout) (*geo.Geom
 	return g, err
 }
 
-// plainSource implements geo.Source.
-type plainSource struct {
+// plainReader implements geo.Reader.
+type plainReader struct {
 	geo.Builder
 	plain  PlainGeometry
 	places []string // after an error, the parts that contain it, the innermost first
 }
 
-func (s *plainSource) Kind() (geo.Kind, error) {
+func (s *plainReader) Kind() (geo.Kind, error) {
 	kind := kinds[reflect.TypeOf(s.plain)] // geo.Any for a PlainGeometryBase
 	if kind == geo.Any {
 		return kind, fmt.Errorf("%w: a PlainGeometryBase has no coordinates: use a type that extends it", errPlain)
@@ -52,7 +52,7 @@ func (s *plainSource) Kind() (geo.Kind, error) {
 	return kind, nil
 }
 
-func (s *plainSource) List(_ geo.Kind, part func() error) error {
+func (s *plainReader) List(_ geo.Kind, part func() error) error {
 	each := func(name string, n int, plain func(i int) PlainGeometry) error {
 		for i := range n {
 			s.plain = plain(i)
@@ -78,7 +78,7 @@ func (s *plainSource) List(_ geo.Kind, part func() error) error {
 	return nil
 }
 
-func (s *plainSource) Path(geo.Kind, geo.Kind) error {
+func (s *plainReader) Path(geo.Kind, geo.Kind) error {
 	switch p := s.plain.(type) {
 	case *PlainPoint:
 		return s.points([]PlainPoint{*p})
@@ -90,7 +90,7 @@ func (s *plainSource) Path(geo.Kind, geo.Kind) error {
 	return nil
 }
 
-func (s *plainSource) points(points []PlainPoint) error {
+func (s *plainReader) points(points []PlainPoint) error {
 	if err := s.Take(len(points)); err != nil {
 		return err
 	}
