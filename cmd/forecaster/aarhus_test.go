@@ -55,6 +55,7 @@ func BenchmarkForecastEval(b *testing.B) {
 	split := from.Add(to.Sub(from) * 8 / 10).Truncate(c.Model.Interval)
 
 	e := evaluate.Evaluation{Source: newSource(&c, conn, "learned"), From: split, To: to, Horizons: evaluatedHorizons}
+	e.Source.Refused = nil // the archive has no states of health
 	results, err := e.Run(b.Context(), func(time.Time) {})
 	require.NoError(b, err)
 	figure("learn_scratch", e.Learning.Seconds(), "s")

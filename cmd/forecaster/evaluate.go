@@ -21,6 +21,7 @@ import (
 func evaluateCommand(settings load) *cobra.Command {
 	var from, to, scratch, format, input string
 	var asJSON bool
+	var hidden int
 	cmd := &cobra.Command{
 		Use:   "evaluate",
 		Short: "Backtest the model on the archive",
@@ -28,7 +29,11 @@ func evaluateCommand(settings load) *cobra.Command {
 interval from --from to --to with the measurements before its origin, as if all of them had
 arrived by then, and compare the model with persistence (the last usable reading), with its
 weekly profile alone, and with that profile plus the last residual. Only readings of 5
-vehicles or more are compared. The database is dropped at the end.`,
+vehicles or more are compared. Readings of sick detectors are neither used nor compared. The
+database is dropped at the end.
+
+With --hide, impute the last value of that percentage of the detectors, others in each hour,
+from their profile and their neighbours, and compare it with the hidden reading.`,
 		Example: `  forecaster evaluate --from 2026-09-01 --to 2026-10-01
   forecaster evaluate --from 2026-09-01 --to 2026-10-01 --json | jq '.[].mae[0]'`,
 		Args: cobra.NoArgs,
@@ -59,7 +64,11 @@ vehicles or more are compared. The database is dropped at the end.`,
 			if !last.After(first) {
 				return fmt.Errorf("--to %s must be after --from %s", to, from)
 			}
-			results, err := backtest(cmd.Context(), c, table, scratch, first, last, func(day time.Time) {
+			if hidden < 0 || hidden > 50 {
+				return fmt.Errorf("--hide is %d, must be from 0 to 50", hidden)
+			}
+			e := evaluate.Evaluation{From: first, To: last, Horizons: evaluatedHorizons, Hidden: hidden}
+			results, err := backtest(cmd.Context(), c, table, scratch, &e, func(day time.Time) {
 				fmt.Fprintf(os.Stderr, "forecaster: learned %s\n", day.Format(time.DateOnly))
 			})
 			if err != nil {
@@ -68,7 +77,12 @@ vehicles or more are compared. The database is dropped at the end.`,
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(results)
 			}
-			return printResults(cmd.OutOrStdout(), results)
+			if err := printResults(cmd.OutOrStdout(), results); err != nil || hidden == 0 {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Imputed: %d hidden readings, MAE %.3f%s, %.3f times that of the forecasts for 15 minutes.\n",
+				e.Imputed.Readings, e.Imputed.MAE, evaluate.InUnit(results), e.Imputed.MAE/results[0].MAE[0])
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "first time to forecast, such as 2026-09-01 (local) or 2026-09-01T06:00:00Z")
@@ -79,6 +93,7 @@ vehicles or more are compared. The database is dropped at the end.`,
 	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation",
 		"database for the learned tables; dropped before and after")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().IntVar(&hidden, "hide", 0, "percentage of the detectors whose last value is hidden and imputed; not in JSON")
 	return cmd
 }
 
@@ -101,7 +116,7 @@ var evaluatedHorizons = []time.Duration{15 * time.Minute, 30 * time.Minute, time
 
 // backtest evaluates the model on the archive or, if table is not nil, on its values. It keeps the
 // learned tables in the database scratch, which it drops at the end.
-func backtest(ctx context.Context, c *config.Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) (
+func backtest(ctx context.Context, c *config.Config, table *detectorTable, scratch string, e *evaluate.Evaluation, progress func(time.Time)) (
 	results []evaluate.Result, err error,
 ) {
 	if scratch == c.ClickHouse.Database {
@@ -122,12 +137,12 @@ func backtest(ctx context.Context, c *config.Config, table *detectorTable, scrat
 	}
 	source := newSource(c, conn, scratch)
 	if table != nil {
-		source.Database, source.Table = scratch, "metr_la"
+		source.Database, source.Table, source.Refused = scratch, "metr_la", nil
 		if err := table.insert(ctx, conn, "`"+scratch+"`.metr_la", c.Model); err != nil {
 			return nil, fmt.Errorf("cannot insert the file's values: %w", err)
 		}
 	}
-	e := evaluate.Evaluation{Source: source, From: from, To: to, Horizons: evaluatedHorizons}
+	e.Source = source
 	if results, err = e.Run(ctx, progress); err != nil {
 		return nil, err
 	}

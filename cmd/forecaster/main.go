@@ -21,6 +21,7 @@ import (
 
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/archive"
+	"trafficd/cmd/forecaster/internal/health"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/program"
 )
@@ -74,6 +75,6 @@ func newSource(c *config.Config, conn driver.Conn, learned string) *archive.Sour
 	return &archive.Source{
 		Conn: conn, Database: c.ClickHouse.Database, Table: c.ClickHouse.Table, Learned: learned, Instance: m.ProductInstance,
 		Measure: m.Measure, Count: m.Count, Most: m.Most, Zero: m.Zero,
-		Interval: m.Interval, Horizons: m.Horizons, Location: zone, Holidays: m.HolidayDates(),
+		Interval: m.Interval, Horizons: m.Horizons, Location: zone, Holidays: m.HolidayDates(), Refused: health.Refused(),
 	}
 }

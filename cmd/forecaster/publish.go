@@ -100,6 +100,10 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 		}
 		return err
 	}
+	if err := f.source.Store(ctx, origin, f.latest.Load().step.Imputed()); err != nil {
+		failures.WithLabelValues("health").Inc()
+		f.log.Warn().Err(err).Msg("cannot store the imputed values of sick detectors")
+	}
 	originGauge.Set(float64(origin.Unix()))
 	f.state.Update(func(s *status) { s.origin, s.streets, s.invalid = origin, basis, f.content.Invalid })
 	metrics.Since(roundSeconds, start)

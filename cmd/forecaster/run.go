@@ -22,7 +22,7 @@ import (
 
 var (
 	streetsByBasis = metrics.NewGauges("trafficd_forecaster_streets",
-		"Streets, by the basis of their forecasts: own, pool, last (the last value) or nothing.", "basis")
+		"Streets, by the basis of their forecasts: own, neighbours, profile, pool, last (the last value) or nothing.", "basis")
 	published = metrics.NewCounter("trafficd_forecaster_published_total", "Forecasts of streets that were published.")
 	removed   = metrics.NewCounter("trafficd_forecaster_removed_total", "Streets that were removed from the topic.")
 	failures  = metrics.NewCounters("trafficd_forecaster_failures_total",

@@ -29,6 +29,7 @@ import (
 
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/cmd/forecaster/config"
+	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/evaluate"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
@@ -158,10 +159,67 @@ func TestTown(t *testing.T) {
 	t.Run("explain", w.testExplain)
 	t.Run("imperfect data", w.testImperfectData)
 	t.Run("leak", w.testLeak)
+	t.Run("sick detectors", w.testSickDetectors)
 	t.Run("rounds", w.testRounds)
 	t.Run("metr-la", w.testMETRLA)
 	t.Run("long evaluation", w.testLongEvaluation)
 	t.Run("run", w.testRun)
+}
+
+// testSickDetectors checks that the values of a sick detector are neither used nor learned, that the
+// forecast of its street has a substitute and names it as its basis, and that this value is stored
+// beside the measurements.
+func (w *town) testSickDetectors(t *testing.T) {
+	query := func(sql string) string { return strings.TrimSpace(w.clickhouse.Query(t, sql)) }
+	state := func(code, state string, at time.Time) {
+		query(fmt.Sprintf("INSERT INTO trafficd.measurements_health VALUES ('town', '%[1]s', '%[2]s', 'speed', %[3]d - 10800, %[3]d, ''), "+
+			"('town', 'checked', '', '%[1]s', 0, %[3]d, '')", state, code, at.Unix()))
+	}
+	f := w.start(t)
+	street := func(at time.Time) (basis map[model.Basis]int, p *pb.ForecastPeriod) {
+		t.Helper()
+		all, basis, err := f.forecast(t.Context(), at)
+		require.NoError(t, err)
+		for _, s := range all {
+			if s.Street == 103 {
+				p = s.Forecast[0]
+			}
+		}
+		return basis, p
+	}
+	query("INSERT INTO trafficd.measurements_registry SELECT 'town', toString(number), map('street', toString(intDiv(number, 2))), now() FROM numbers(20)")
+	_, clean := street(noon)
+	query(fmt.Sprintf("INSERT INTO trafficd.measurements SELECT * REPLACE (90 AS value, now() AS received_at) FROM trafficd.measurements FINAL "+
+		"WHERE detector_code = '6' AND measure_type_code = 'speed' AND timestamp_from >= %d", noon.Add(-2*time.Hour).Unix()))
+	basis, stuck := street(noon)
+	require.Equal(t, map[model.Basis]int{model.Own: 10}, basis)
+	require.Greater(t, math.Abs(stuck.Speed-clean.Speed), 1.5)
+
+	state("6", "constant", noon)
+	basis, substitute := street(noon)
+	require.Equal(t, map[model.Basis]int{model.Own: 9, model.Neighbours: 1}, basis)
+	require.Equal(t, "neighbours", *substitute.Basis)
+	require.InDelta(t, clean.Speed, substitute.Speed, 1)
+	all, err := f.source.Values(t.Context(), noon.Add(-4*time.Hour), noon)
+	require.NoError(t, err)
+	i := slices.IndexFunc(all, func(v archive.Values) bool { return v.Code == "6" })
+	require.Positive(t, slices.Max(all[i].Weights[:12]), "values before the state remain")
+	require.Zero(t, slices.Max(all[i].Weights[12:]))
+
+	state("7", "constant", noon)
+	basis, substitute = street(noon)
+	require.Equal(t, map[model.Basis]int{model.Own: 9, model.Profile: 1}, basis)
+	require.InDelta(t, clean.Speed, substitute.Speed, 1)
+	require.NoError(t, f.round(t.Context(), noon))
+	require.Equal(t, "6\tprofile\n7\tprofile", query("SELECT detector_code, method FROM trafficd.measurements_imputed "+
+		fmt.Sprintf("WHERE timestamp_to = %d AND abs(value - 50) < 5 ORDER BY ALL", noon.Unix())))
+
+	state("6", "silent", noon.Add(90*time.Minute))
+	basis, _ = street(noon.Add(90 * time.Minute))
+	require.Equal(t, map[model.Basis]int{model.None: 9, model.Profile: 1}, basis, "it has stopped, but is known to")
+
+	query("TRUNCATE TABLE trafficd.measurements_health")
+	query("ALTER TABLE trafficd.measurements DELETE WHERE value = 90 SETTINGS mutations_sync = 2")
 }
 
 // testRounds checks publications across restarts, with two instances, after changes of the
@@ -339,6 +397,10 @@ func TestParseTime(t *testing.T) {
 	f("America/Santiago", "2026-09-06T04:30:00Z", "2026-09-06T04:30:00Z")
 }
 
+func period(from, to time.Time) *evaluate.Evaluation {
+	return &evaluate.Evaluation{From: from, To: to, Horizons: evaluatedHorizons}
+}
+
 // testMETRLA evaluates a small file in the METR-LA format, whose values equal the profile.
 func (w *town) testMETRLA(t *testing.T) {
 	var b strings.Builder
@@ -362,7 +424,7 @@ func (w *town) testMETRLA(t *testing.T) {
 	c := config.Default()
 	c.ClickHouse.Address = w.clickhouse.TCP
 	c.Model.ProductInstance, c.Model.Count = formatMETRLA, ""
-	results, err := backtest(t.Context(), &c, table, "scratch", table.split(), table.end(), func(time.Time) {})
+	results, err := backtest(t.Context(), &c, table, "scratch", period(table.split(), table.end()), func(time.Time) {})
 	require.NoError(t, err)
 	require.Equal(t, 2*(288+264)-3, results[0].Readings, "all except missing ones and those of the first 10 minutes")
 	require.Less(t, results[0].MAE[0], 1.0)
@@ -373,7 +435,7 @@ func (w *town) testMETRLA(t *testing.T) {
 	require.Regexp(t, `15 +1101 .*persistence`, text.String())
 	_, err = json.Marshal(results)
 	require.NoError(t, err)
-	_, err = backtest(t.Context(), &c, table, "scratch", table.end(), table.end().Add(time.Hour), func(time.Time) {})
+	_, err = backtest(t.Context(), &c, table, "scratch", period(table.end(), table.end().Add(time.Hour)), func(time.Time) {})
 	require.ErrorContains(t, err, "no readings to compare")
 }
 
@@ -382,7 +444,7 @@ func (w *town) testMETRLA(t *testing.T) {
 func (w *town) testLongEvaluation(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var learned []time.Time
-	_, err := backtest(ctx, &w.cfg, nil, "scratch", noon, noon.AddDate(0, 0, 200), func(day time.Time) {
+	_, err := backtest(ctx, &w.cfg, nil, "scratch", period(noon, noon.AddDate(0, 0, 200)), func(day time.Time) {
 		learned = append(learned, day)
 		stop()
 	})

@@ -74,7 +74,7 @@ func (l Layout) DeleteOld(r Rename) (statements []string) {
 func (l Layout) kept(r Rename) []string {
 	tables := []string{
 		l.Table + "_registry", l.Table + "_health", l.Table + "_health_usual",
-		"forecaster_values", "forecaster_days", "forecaster_moments", "forecaster_profiles", "forecaster_weights",
+		"forecaster_values", "forecaster_days", "forecaster_moments", "forecaster_profiles", "forecaster_weights", "forecaster_imputed",
 	}
 	if r.Detector == "" {
 		tables = append(tables, "forecaster_learned")

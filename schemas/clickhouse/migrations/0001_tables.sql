@@ -300,3 +300,21 @@ CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_learned
 )
 ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/forecaster_learned") "{shard}-{replica}" "updated_at"}}
 ORDER BY (product_instance, measure_type_code, day);
+
+-- Values that the forecaster used in place of those of sick detectors. They are no measurements.
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_imputed
+(
+    product_instance  LowCardinality(String),
+    measure_type_code LowCardinality(String),
+    timestamp_from    DateTime('UTC'),
+    timestamp_to      DateTime('UTC'),
+    detector_code     String,
+    value             Float64,
+    method            LowCardinality(String),
+    updated_at        DateTime64(3, 'UTC') DEFAULT now64(3)
+)
+ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/forecaster_imputed") "{shard}-{replica}" "updated_at"}}
+PARTITION BY toYYYYMMDD(timestamp_from)
+ORDER BY (product_instance, measure_type_code, detector_code, timestamp_from)
+TTL toDateTime(updated_at) + INTERVAL 28 DAY
+SETTINGS ttl_only_drop_parts = 1;

@@ -148,3 +148,17 @@ LEFT JOIN
 WHERE state != 'checked'
 SETTINGS join_use_nulls = 0 -- whatever the reader's profile says
 COMMENT 'States of detectors whose measurements mislead, also those that have ended';
+
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_imputed`
+(
+    product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    detector_code String COMMENT 'code of the detector',
+    measure_type_code LowCardinality(String) COMMENT 'measure type, such as speed; its unit is in {{.Table}}_measure_types',
+    timestamp_from DateTime('UTC') COMMENT 'start of the interval',
+    timestamp_to DateTime('UTC') COMMENT 'end of the interval',
+    value Float64 COMMENT 'estimated value, in the unit of the measure type',
+    method LowCardinality(String) COMMENT 'neighbours: profile of the detector and values of its street; profile: the profile and the values of all detectors'
+)
+AS SELECT product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to, value, method
+FROM `{{.Database}}`.forecaster_imputed FINAL
+COMMENT 'Values that the forecaster used in place of those of sick detectors, of the last 28 days';

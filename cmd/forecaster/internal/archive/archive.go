@@ -23,6 +23,7 @@
 //     speed.
 //   - impossible: values that are negative, 0 unless the setting zero allows it (as for flow), or
 //     higher than the setting most.
+//   - sick: those of a detector whose speed or count has been in one of the states Source.Refused.
 //
 // Lanes are measure types such as speed.lane2 and flow.lane2, which the pattern speed.* of the
 // setting measure covers. These rules apply to each lane, with its own count. The lanes' averages
@@ -36,9 +37,12 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +81,7 @@ type Source struct {
 	Horizons []time.Duration
 	Location *time.Location
 	Holidays []string // such as 2026-12-25
+	Refused  []string // states of health in which the values of a detector are not used
 }
 
 // ErrEmpty reports an archive without measurements.
@@ -357,9 +362,11 @@ func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err 
 type Values struct {
 	Code     string    `ch:"detector_code"`
 	Values   []float64 `ch:"vs"`
-	Weights  []float64 `ch:"ws"`     // 0: no usable reading
-	Reliable []float64 `ch:"bs"`     // 1: has enough vehicles for the evaluation
-	Seen     time.Time `ch:"latest"` // end of the latest measurement, usable or not
+	Weights  []float64 `ch:"ws"`      // 0: no usable reading
+	Reliable []float64 `ch:"bs"`      // 1: has enough vehicles for the evaluation
+	Seen     time.Time `ch:"latest"`  // end of the latest measurement, usable or not
+	Refused  bool      `ch:"refused"` // the detector is in one of the states Source.Refused at the end
+	Street   string    `ch:"street"`
 }
 
 // Values reads the intervals in [from, to), sorted by detector code. Measurements that end after to
@@ -380,6 +387,8 @@ func (s *Source) values(ctx context.Context, q *query) (all []Values, err error)
 }
 
 // Recent returns the codes of the detectors, sorted, and their values in the hour before an origin.
+// Those that have stopped alone have a substitute, as if their values were refused, but not those of
+// a feed that has stopped.
 func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, recent []model.Recent, err error) {
 	q := s.query(s.Day(origin, 0), origin.Add(-model.Hour*s.Interval), origin, 0)
 	q.Received = q.From - int64(clockSkew/time.Second) // lets ClickHouse skip older parts by an index
@@ -387,11 +396,49 @@ func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, 
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(s.Refused) > 0 {
+		var silent, stopped []Values
+		sql, err := q.sql("silent")
+		if err == nil {
+			err = s.Conn.Select(finalContext(ctx), &silent, sql)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot read silent detectors from %s: %w", q.Health(), err)
+		}
+		byCode := func(a, b Values) int { return cmp.Compare(a.Code, b.Code) }
+		for _, v := range silent {
+			if _, sends := slices.BinarySearchFunc(all, v, byCode); !sends {
+				stopped = append(stopped, v)
+			}
+		}
+		all = append(all, stopped...)
+		slices.SortFunc(all, byCode)
+	}
 	codes, recent = make([]string, len(all)), make([]model.Recent, len(all))
 	for i, v := range all {
-		codes[i], recent[i].Seen = v.Code, v.Seen
+		codes[i], recent[i].Seen, recent[i].Refused, recent[i].Street = v.Code, v.Seen, v.Refused, v.Street
 		copy(recent[i].Values[:], v.Values)
 		copy(recent[i].Weights[:], v.Weights)
 	}
 	return codes, recent, nil
+}
+
+// Store stores the values that the forecasts from an origin use in place of those of sick detectors.
+func (s *Source) Store(ctx context.Context, origin time.Time, imputed iter.Seq2[string, model.Forecast]) error {
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"async_insert": 0}))
+	b, err := s.Conn.PrepareBatch(ctx, "INSERT INTO `"+s.Learned+"`.forecaster_imputed "+
+		"(product_instance, measure_type_code, timestamp_from, timestamp_to, detector_code, value, method)")
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	for code, f := range imputed {
+		if err := b.Append(s.Instance, s.Measure, origin.Add(-s.Interval), origin, code, f.Value, string(f.Basis)); err != nil {
+			return err
+		}
+	}
+	if b.Rows() == 0 {
+		return nil
+	}
+	return b.Send()
 }

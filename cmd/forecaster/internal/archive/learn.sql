@@ -1,9 +1,16 @@
 {{- /* The statements of package archive, as templates. Parameters are in type query. */ -}}
 
 {{define "dense"}}
-SELECT detector_code, latest,
+SELECT d.detector_code AS detector_code, latest,
+    {{- if .Refused}}
+    health.states AS states, arrayExists(x -> x.2 > {{.To}}, states) AS refused,
+    {{- else}}
+    CAST([], 'Array(Tuple(UInt32, UInt32))') AS states, false AS refused,
+    {{- end}}
     arrayMap((w, s, n) -> if(w > 0, s / n, 0.), ws, total, readings) AS vs,
-    arrayMap((n, c, k) -> multiIf(n = 0 OR c > 0 AND k <= 0, 0., c > 0, k / (k + 2), 0.6), readings, counts, vehicles) AS ws,
+    arrayMap((n, c, k, i) -> multiIf(
+        n = 0 OR c > 0 AND k <= 0 OR arrayExists(x -> x.1 < {{.From}} + {{.Step}} * (i + 1) AND x.2 > {{.From}} + {{.Step}} * i, states), 0.,
+        c > 0, k / (k + 2), 0.6), readings, counts, vehicles, range({{.Places}})) AS ws,
     arrayMap((w, c, k) -> multiIf(w = 0, 0., c > 0, k / (k + 3), 0.5), ws, counts, vehicles) AS ts,
     arrayMap((w, c, k) -> toFloat64(w > 0 AND (c = 0 OR k >= {{.Least}})), ws, counts, vehicles) AS bs
 FROM (
@@ -47,7 +54,17 @@ FROM (
     GROUP BY detector_code{{if .Lanes}}, lane
     )) GROUP BY detector_code
     {{- end}}
-)
+) AS d
+{{- if .Refused}}
+LEFT JOIN (
+    -- When the values of a detector are refused: its states of health, as pairs of the first and last second.
+    SELECT detector_code, groupArray((toUnixTimestamp(first_at), if(current, {{.Future}}, toUnixTimestamp(last_at)))) AS states
+    FROM {{.Health}}
+    WHERE product_instance = {{q .Instance}} AND {{.Used}} AND state IN ({{.RefusedStates}})
+        AND first_at < fromUnixTimestamp({{.To}}) AND (current OR last_at > fromUnixTimestamp({{.From}}))
+    GROUP BY detector_code
+) AS health ON health.detector_code = d.detector_code
+{{- end}}
 {{end}}
 
 {{define "values"}}
@@ -59,7 +76,19 @@ WHERE arrayMax(weights) > 0
 {{end}}
 
 {{define "recent"}}
-SELECT detector_code, vs, ws, bs, latest FROM ({{template "dense" .}}) ORDER BY detector_code
+SELECT v.detector_code AS detector_code, vs, ws, bs, latest, refused, {{if .Refused}}street{{else}}''{{end}} AS street
+FROM ({{template "dense" .}}) AS v
+{{- if .Refused}}
+LEFT JOIN (SELECT detector_code, street FROM {{.Detectors}} WHERE product_instance = {{q .Instance}}) AS r ON r.detector_code = v.detector_code
+{{- end}}
+ORDER BY detector_code
+{{end}}
+
+{{define "silent"}}
+SELECT DISTINCT h.detector_code AS detector_code, fromUnixTimestamp({{.To}}) AS latest, true AS refused, street
+FROM {{.Health}} AS h
+LEFT JOIN (SELECT detector_code, street FROM {{.Detectors}} WHERE product_instance = {{q .Instance}}) AS r ON r.detector_code = h.detector_code
+WHERE product_instance = {{q .Instance}} AND {{.Covers .Measure}} AND state = 'silent' AND current
 {{end}}
 
 {{define "residuals"}}

@@ -3,6 +3,7 @@ package archive
 import (
 	_ "embed"
 	"fmt"
+	"math"
 	"strings"
 	"text/template"
 	"time"
@@ -146,6 +147,17 @@ func (q *query) Covers(pattern string) string {
 
 // MeasureTypes returns the quoted name of the view with the units.
 func (q *query) MeasureTypes() string { return "`" + q.Database + "`.`" + q.Table + "_measure_types`" }
+
+// Health and Detectors return the quoted names of the views with the states of health and the
+// streets.
+func (q *query) Health() string    { return "`" + q.Database + "`.`" + q.Table + "_detector_health`" }
+func (q *query) Detectors() string { return "`" + q.Database + "`.`" + q.Table + "_detectors`" }
+
+// RefusedStates returns an SQL list of Refused.
+func (q *query) RefusedStates() string { return "'" + strings.Join(q.Refused, "', '") + "'" }
+
+// Future returns a time after all measurements, for states that have not ended.
+func (q *query) Future() uint32 { return math.MaxUint32 }
 
 // Used returns the condition that selects the measure types that are read.
 func (q *query) Used() string {

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
 )
@@ -51,7 +53,32 @@ type Evaluation struct {
 	Horizons []time.Duration
 	From, To time.Time     // range of the readings that are compared
 	Learning time.Duration // time that Run has spent learning in ClickHouse, not comparing
-	sums     []sums
+
+	// Truth is the archive of the readings that forecasts are compared with; nil: Source.
+	Truth *archive.Source
+	// Refused reports whether the values of a detector are refused at an origin; nil: as the archive
+	// reports it.
+	Refused func(code string, origin time.Time) bool
+	// Hidden is the percentage of the detectors, others in each hour, whose last value is also imputed.
+	Hidden  int
+	Imputed Imputed
+
+	sums []sums
+}
+
+// Imputed compares imputed values with the readings that they replace.
+type Imputed struct {
+	Readings int     `json:"readings"`
+	MAE      float64 `json:"mae"`
+}
+
+func (i *Imputed) add(actual float64, f model.Forecast) {
+	i.Readings++
+	i.MAE += (math.Abs(f.Value-actual) - i.MAE) / float64(i.Readings)
+}
+
+func (e *Evaluation) hidden(code string, origin time.Time) bool {
+	return e.Hidden > 0 && xxhash.Sum64String(fmt.Sprint(code, origin.Truncate(time.Hour).Unix()))%100 < uint64(e.Hidden)
 }
 
 // Run learns the days before From that a profile covers and those up to To, calls progress after
@@ -95,9 +122,27 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 	if to := e.To.Truncate(step); end.After(to) { // the last interval must be complete
 		end = to
 	}
-	all, err := e.Source.Values(ctx, day.Add(-lead), end)
+	source := *e.Source
+	if e.Refused != nil {
+		source.Refused = []string{""} // only those that are known at an origin are refused
+	}
+	all, err := source.Values(ctx, day.Add(-lead), end)
+	truth := all
+	if err == nil && e.Truth != nil {
+		truth, err = e.Truth.Values(ctx, day.Add(-lead), end)
+	}
 	if err != nil {
 		return err
+	}
+	actual, sends := make(map[string]*archive.Values, len(truth)), make(map[string]bool, len(all))
+	for _, v := range all {
+		sends[v.Code] = true
+	}
+	for i, v := range truth {
+		actual[v.Code] = &truth[i]
+		if !sends[v.Code] {
+			all = append(all, archive.Values{Code: v.Code, Values: make([]float64, len(v.Values)), Weights: make([]float64, len(v.Values)), Street: v.Street})
+		}
 	}
 	codes, recent := make([]string, len(all)), make([]model.Recent, len(all))
 	last := slices.Repeat([]float64{math.NaN()}, len(all)) // latest usable value before the origin; NaN: none
@@ -109,7 +154,8 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 		}
 		known := int(origin.Sub(day.Add(-lead)) / step) // number of values before the origin
 		for i, v := range all {
-			codes[i] = v.Code
+			codes[i], recent[i].Street = v.Code, v.Street
+			recent[i].Refused = e.hidden(v.Code, origin) || e.Refused != nil && e.Refused(v.Code, origin)
 			copy(recent[i].Values[:], v.Values[known-model.Hour:known])
 			copy(recent[i].Weights[:], v.Weights[known-model.Hour:known])
 			for n := seen; n < known; n++ {
@@ -131,11 +177,21 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 		out := make([]model.Forecast, len(targets))
 		detail := make([]model.Detail, len(targets))
 		for i, v := range all {
-			s.Forecast(v.Code, &recent[i], targets, out, detail)
+			r, now := recent[i], actual[v.Code]
+			if now == nil {
+				continue
+			}
+			if e.hidden(v.Code, origin) {
+				if f := s.Impute(v.Code, &r); now.Reliable[known-1] > 0 && f.Basis != model.None {
+					e.Imputed.add(now.Values[known-1], f)
+				}
+				r.Refused = false // its forecasts are compared as usual
+			}
+			s.Forecast(v.Code, &r, targets, out, detail)
 			for n, h := range used {
 				target := known + int(e.Horizons[h]/step) - 1
-				if v.Reliable[target] > 0 && out[n].Basis != model.None {
-					e.sums[h].add(v.Values[target], out[n], detail[n], last[i], &recent[i])
+				if now.Reliable[target] > 0 && out[n].Basis != model.None {
+					e.sums[h].add(now.Values[target], out[n], detail[n], last[i], &r)
 				}
 			}
 		}

@@ -36,6 +36,18 @@ type Test struct {
 	Name   string
 	Hourly bool // needs complete hours, so it runs once an hour, others in every interval
 	off    bool // not run, because it names too many healthy detectors or misses too many sick ones
+	refuse bool // the values of a detector that fails it are worthless
+}
+
+// Refused returns the states in which the values of a detector are worthless: forecasts do not use
+// them.
+func Refused() (states []string) {
+	for _, t := range Tests {
+		if t.refuse {
+			states = append(states, t.Name)
+		}
+	}
+	return states
 }
 
 // Tests lists the tests in the order in which they run. They were measured with 40 planted faults
@@ -54,15 +66,15 @@ var Tests = []Test{
 	{Name: "silent"},
 	{Name: "feed"},
 	{Name: "few", Hourly: true},
-	{Name: "constant", Hourly: true},
-	{Name: "zero", Hourly: true},
-	{Name: "no_vehicles", Hourly: true},
-	{Name: "impossible", Hourly: true},
-	{Name: "range", Hourly: true},
-	{Name: "level", Hourly: true, off: true},
-	{Name: "drift", Hourly: true, off: true},
-	{Name: "swapped", Hourly: true, off: true},
-	{Name: "clock", Hourly: true, off: true},
+	{Name: "constant", Hourly: true, refuse: true},
+	{Name: "zero", Hourly: true, refuse: true},
+	{Name: "no_vehicles", Hourly: true, refuse: true},
+	{Name: "impossible", Hourly: true, refuse: true},
+	{Name: "range", Hourly: true, refuse: true},
+	{Name: "level", Hourly: true, off: true, refuse: true},
+	{Name: "drift", Hourly: true, off: true, refuse: true},
+	{Name: "swapped", Hourly: true, off: true, refuse: true},
+	{Name: "clock", Hourly: true, off: true, refuse: true},
 }
 
 // Source is the archive of a product instance.

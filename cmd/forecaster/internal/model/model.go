@@ -16,10 +16,14 @@
 //
 // The value of a window is the mean of its residuals, weighted by the number of vehicles and shrunk
 // towards 0. A missing value has weight 0, so a window without values is 0.
+//
+// The values of a detector that fails a test of its health are refused. Its forecast has the mean
+// residuals of the other detectors of its street instead.
 package model
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -115,6 +119,8 @@ type Recent struct {
 	Values  [Hour]float64
 	Weights [Hour]float64
 	Seen    time.Time // end of the latest measurement, usable or not
+	Street  string    // detectors of a street are neighbours; empty: unknown
+	Refused bool      // the detector fails a test of its health: the forecast has a substitute for its values
 }
 
 // last returns the latest value as a forecast.
@@ -133,14 +139,16 @@ type Basis string
 
 // The bases of forecasts, from best to worst.
 const (
-	Own     Basis = "own"     // profile and weights of the detector
-	Pooled  Basis = "pool"    // profile of all detectors, shifted to the level of the last hour
-	Persist Basis = "last"    // the last value
-	None    Basis = "nothing" // no forecast
+	Own        Basis = "own"        // profile, weights and values of the detector
+	Neighbours Basis = "neighbours" // profile and weights of the detector, with imputed values: its own are refused
+	Profile    Basis = "profile"    // the same, without values: the detectors of its street have none either
+	Pooled     Basis = "pool"       // profile of all detectors, shifted to the level of the last hour
+	Persist    Basis = "last"       // the last value
+	None       Basis = "nothing"    // no forecast
 )
 
 // Bases lists the bases of forecasts, from best to worst.
-var Bases = []Basis{Own, Pooled, Persist, None}
+var Bases = []Basis{Own, Neighbours, Profile, Pooled, Persist, None}
 
 // Add returns the worse of b and other, ignoring None unless both are None.
 func (b Basis) Add(other Basis) Basis {
@@ -162,6 +170,20 @@ type Step struct {
 	codes  []string // of the detectors, sorted
 	recent []Recent // indexed like codes
 	past   []int    // slot of each recent interval
+
+	streets map[string]*residuals
+}
+
+// residuals holds the sums of the weighted residuals of detectors, and of their weights.
+type residuals struct{ weights, sums [Hour]float64 }
+
+func (r *residuals) add(d *Detector, values *Recent, past []int) {
+	for i, w := range values.Weights {
+		if w > 0 {
+			r.weights[i] += w
+			r.sums[i] += w * limit(values.Values[i]-d.Profile[past[i]], Clip)
+		}
+	}
 }
 
 // NewStep prepares the forecasts from an origin with the recent values of all detectors, sorted by
@@ -177,21 +199,23 @@ func NewStep(l *Learned, origin time.Time, codes []string, recent []Recent) *Ste
 	if slices.Contains(s.past, -1) {
 		return s
 	}
-	var weights, sums [Hour]float64
+	var all residuals
+	s.streets = make(map[string]*residuals)
 	for n, code := range codes {
-		d := l.Detectors[code]
-		if d == nil {
+		d, r := l.Detectors[code], &recent[n]
+		if d == nil || r.Refused {
 			continue
 		}
-		for i := range Hour {
-			if w := recent[n].Weights[i]; w > 0 {
-				weights[i] += w
-				sums[i] += w * limit(recent[n].Values[i]-d.Profile[s.past[i]], Clip)
+		all.add(d, r, s.past)
+		if r.Street != "" {
+			if s.streets[r.Street] == nil {
+				s.streets[r.Street] = &residuals{}
 			}
+			s.streets[r.Street].add(d, r, s.past)
 		}
 	}
 	for i, ages := range NetWindows {
-		s.Network[i] = window(&weights, &sums, ages, NetShrink)
+		s.Network[i] = window(&all.weights, &all.sums, ages, NetShrink)
 	}
 	return s
 }
@@ -257,15 +281,16 @@ func (s *Step) Profile(code string, after time.Duration) float64 {
 func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast, detail []Detail) {
 	d, usable := s.Detectors[code], !slices.Contains(s.past, -1)
 	var x [K]float64
+	basis := Own
 	if d != nil && usable {
-		var sums [Hour]float64
-		for i := range Hour {
-			if r.Weights[i] > 0 {
-				sums[i] = r.Weights[i] * limit(r.Values[i]-d.Profile[s.past[i]], Clip)
-			}
+		var own residuals
+		if r.Refused {
+			own, basis = s.substitute(r.Street)
+		} else {
+			own.add(d, r, s.past)
 		}
 		for i, ages := range Windows {
-			x[i] = window(&r.Weights, &sums, ages, Shrink)
+			x[i] = window(&own.weights, &own.sums, ages, Shrink)
 		}
 		for i := range 3 {
 			x[4+i] = limit(x[i], Knee)
@@ -295,11 +320,47 @@ func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast
 		for i := range K {
 			value += x[i] * w.Beta[i]
 		}
-		out[n] = Forecast{value, value + w.Low, value + w.High, Own}
+		out[n] = Forecast{value, value + w.Low, value + w.High, basis}
 		if detail != nil {
 			detail[n] = Detail{d.Profile[t.Slot], x, w}
 		}
 	}
+}
+
+// substitute returns residuals for a detector whose values are refused: the mean of those of its
+// street, with the weight of one detector.
+func (s *Step) substitute(street string) (own residuals, basis Basis) {
+	others := s.streets[street]
+	if others == nil || others.weights == [Hour]float64{} {
+		return own, Profile
+	}
+	for i, w := range others.weights {
+		own.weights[i] = min(w, 1)
+		own.sums[i] = own.weights[i] * others.sums[i] / max(w, 1e-9)
+	}
+	return own, Neighbours
+}
+
+// Imputed returns the value of each detector whose values are refused, unless it has no profile.
+func (s *Step) Imputed() iter.Seq2[string, Forecast] {
+	return func(yield func(string, Forecast) bool) {
+		for i, code := range s.codes {
+			if r := &s.recent[i]; r.Refused {
+				if f := s.Impute(code, r); f.Basis != None && !yield(code, f) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Impute returns the value that a detector whose values are refused would have in the last
+// interval.
+func (s *Step) Impute(code string, r *Recent) Forecast {
+	f := make([]Forecast, 1)
+	hidden := Recent{Street: r.Street, Refused: true}
+	s.Forecast(code, &hidden, []Target{{Slot: s.past[Hour-1], Horizon: 0}}, f, nil)
+	return f[0]
 }
 
 // pooled returns the forecast of a detector without a profile: the profile of all detectors plus

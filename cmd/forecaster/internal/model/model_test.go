@@ -117,3 +117,29 @@ func TestNetwork(t *testing.T) {
 	require.Len(t, Features, K)
 	require.False(t, math.IsNaN(s.Network[0]))
 }
+
+// TestSubstitutes checks that the forecast of a detector whose values are refused uses the values of
+// its street instead, and that its own values affect no forecast.
+func TestSubstitutes(t *testing.T) {
+	day := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
+	l := learned(day)
+	l.Detectors["b"] = l.Detectors["a"]
+	f := func(other Recent, want float64, basis Basis) {
+		t.Helper()
+		sick := values(map[int]float64{11: 150})
+		sick.Refused, sick.Street, other.Street = true, "road", "road"
+		s := NewStep(l, day.Add(12*time.Hour), []string{"a", "b"}, []Recent{sick, other})
+		out := make([]Forecast, 1)
+		s.Forecast("a", s.Recent("a", math.MaxInt64), []Target{s.TargetOf(15 * time.Minute)}, out, nil)
+		require.Equal(t, basis, out[0].Basis)
+		require.InDelta(t, want, out[0].Value, 1e-9)
+		for _, f := range s.Imputed() {
+			require.Equal(t, out[0], f, "profile and weights are the same at all times")
+		}
+	}
+	f(values(map[int]float64{11: 38}), 50-0.5*12.0/3, Neighbours) // of weight 1, shrunk by 2
+	f(Recent{}, 50, Profile)
+	refused := values(map[int]float64{11: 38})
+	refused.Refused = true
+	f(refused, 50, Profile)
+}

@@ -186,8 +186,9 @@ type ForecastPeriod struct {
 	// Upper bound in km/h.
 	SpeedHigh *float64 `protobuf:"fixed64,9,opt,name=speed_high,json=speedHigh,proto3,oneof" json:"speed_high,omitempty"`
 	// What the forecast is computed from. The forecaster sets own (what was learned about the detectors),
-	// pool (what was learned about all detectors) or last (the last measured value). Readers must accept
-	// other lower-case words.
+	// neighbours or profile (the same, but a sick detector's values are imputed from those of its road or
+	// of all detectors), pool (what was learned about all detectors) or last (the last measured value).
+	// Readers must accept other lower-case words.
 	Basis *string `protobuf:"bytes,10,opt,name=basis,proto3,oneof" json:"basis,omitempty"`
 	// Whether the street is closed. Absent means unknown.
 	Closed        *bool `protobuf:"varint,11,opt,name=closed,proto3,oneof" json:"closed,omitempty"`

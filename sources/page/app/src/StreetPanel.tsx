@@ -89,6 +89,8 @@ export function StreetPanel(props: {
 
 const basisText = {
   own: "Based on the usual speeds and the recent readings of its detectors.",
+  neighbours: "Based on usual speeds and its neighbours' readings, because a detector is sick.",
+  profile: "Based on the usual speeds of its detectors, because a detector is sick.",
   pool: "Based on the usual speeds of all detectors, because its own have too little history.",
   last: "There is too little history: the last measured value is carried forward.",
   nothing: "The last measurement is too old for a forecast.",

@@ -77,7 +77,7 @@ export interface StreetDetail {
   /** Seconds. */
   interval: number;
   /** The worst basis of its detectors; "last" means the last value carried forward. */
-  basis: "own" | "pool" | "last" | "nothing";
+  basis: "own" | "neighbours" | "profile" | "pool" | "last" | "nothing";
   points: {
     start: string;
     measured?: number;
