@@ -145,7 +145,7 @@ func (h *Health) load(ctx context.Context) (*states, error) {
 			sickStates.WithLabelValues(instance, s.Name).Set(float64(lists[instance].detectors[s.Name]))
 		}
 	}
-	next.all = newContent(slices.Concat([]byte(`{"instances":[`), bytes.Join(bodies, []byte(",")), []byte("]}")))
+	next.all = newContent(slices.Concat([]byte(`{"problem":"","instances":[`), bytes.Join(bodies, []byte(",")), []byte("]}")))
 	return next, nil
 }
 
@@ -206,19 +206,23 @@ func (h *Health) Handle(client *contract.Client, ctx *fasthttp.RequestCtx) (item
 	return 0, nil
 }
 
-// Serve responds with the states of all product instances, for operators.
+// Serve responds with the states of all product instances, for operators. If they are unknown, it
+// says why.
 func (h *Health) Serve(ctx *fasthttp.RequestCtx) error {
 	s, err := h.current()
-	if err == nil {
-		s.all.serve(ctx, fasthttp.HeaderAcceptEncoding)
+	if err != nil {
+		s = &states{all: newContent([]byte(`{"problem":"` + unreadable + `","instances":[]}`))}
 	}
-	return err
+	s.all.serve(ctx, fasthttp.HeaderAcceptEncoding)
+	return nil
 }
+
+const unreadable = "cannot read the health of the detectors from the archive"
 
 func (h *Health) current() (*states, error) {
 	s := h.latest.Load()
 	if s == nil || time.Since(h.status.Get().Confirmed) > healthTimeout {
-		return nil, contract.Unavailable("cannot read the health of the detectors from the archive", healthEvery)
+		return nil, contract.Unavailable(unreadable, healthEvery)
 	}
 	return s, nil
 }

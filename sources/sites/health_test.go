@@ -75,6 +75,9 @@ func TestHealth(t *testing.T) {
 	refused(h, contract.Forbidden, "none", "registry.feeds")
 	refused(h, contract.ServiceUnavailable, "unknown", "not loaded yet")
 	refused(h, contract.ServiceUnavailable, "city", "cannot read the health")
+	var none fasthttp.RequestCtx
+	require.NoError(t, h.Serve(&none))
+	require.JSONEq(t, `{"problem": "cannot read the health of the detectors from the archive", "instances": []}`, string(none.Response.Body()))
 	refresh()
 	refused(h, contract.ServiceUnavailable, "city", "no forecaster has tested the detectors of product instance city yet")
 

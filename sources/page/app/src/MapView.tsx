@@ -4,9 +4,11 @@ import "maplibre-gl/dist/maplibre-gl.css";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { basemap } from "./basemap";
 import type { LayerState } from "./client";
+import { Rings, useHealth, useSick } from "./health";
 import { Freshness, Legend, Search, SitesNote } from "./MapPanel";
 import type { Geometry } from "./network";
 import { dark as darkPalette, light, none, type Scale, stepOf } from "./palette";
+import { SickOnMap } from "./SickDetectors";
 import { SitePanel } from "./SitePanel";
 import { StreetPanel } from "./StreetPanel";
 import type { Settings } from "./settings";
@@ -78,6 +80,8 @@ export default function MapView(props: {
     [sites],
   );
   const scale = chosenScale ?? (withStreets || compared ? "relative" : "absolute");
+  const sick = useSick(useHealth(base, settings.sites));
+  const rings = useRef<Rings | null>(null);
   const dots = useRef<Dots | null>(null);
   const look = useRef({ colours, old: false });
   look.current = { colours, old: sites.problem !== "" };
@@ -118,12 +122,14 @@ export default function MapView(props: {
       setSelected(-1);
     });
     window.dots = dots.current;
+    rings.current = new Rings(created);
     created.on("error", (e) => setMapError(e.error.message));
     if (software) streets.current.attach(created); // immediately, because it does not need the basemap
     created.on("style.load", () => {
       // also after the WebGL context was lost
       streets.current.attach(created);
       dots.current!.attach(look.current.colours, look.current.old);
+      rings.current!.attach();
     });
     map.current = created;
     window.map = created;
@@ -213,6 +219,8 @@ export default function MapView(props: {
     dots.current?.set(sites.places, scale);
     setKnown(dots.current?.known ?? 0);
   }, [sites, scale]);
+
+  useEffect(() => rings.current?.set(sites.places, sick), [sites, sick]);
 
   useEffect(() => {
     if (map.current?.getLayer("sites")) dots.current?.attach(look.current.colours, look.current.old);
@@ -306,6 +314,7 @@ export default function MapView(props: {
           />
         )}
         <SitesNote sites={sites} known={known} />
+        <SickOnMap sick={sick} onChosen={chooseSite} />
         {settings.horizons.length > 0 && withStreets && (
           <div class="row">
             <button type="button" aria-pressed={playing} onClick={() => setPlaying(!playing)}>
@@ -339,6 +348,7 @@ export default function MapView(props: {
           key={chosenPlace}
           base={base}
           place={place}
+          sick={sick}
           scale={scale}
           measureTypes={settings.measureTypes ?? []}
           onClose={close}

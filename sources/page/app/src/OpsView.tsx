@@ -2,7 +2,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Chart, colours } from "./chart";
 import { ago, bytes, duration, milliseconds, short, whole, zoned } from "./format";
-import type { MeasureType } from "./settings";
+import { SickDetectors } from "./SickDetectors";
+import type { Settings } from "./settings";
 import type { Status } from "./status";
 import { type Row, Rows } from "./Table";
 import { Tail } from "./Tail";
@@ -11,7 +12,7 @@ const interval = 5_000; // ms; the same as in the daemon's history
 const lag = 120; // s; a longer delay of a store is marked as bad, as in the alert TrafficdDeliveryLag
 
 /** What an operator needs in the first ten seconds of an incident. */
-export default function OpsView({ measureTypes }: { measureTypes: MeasureType[] }) {
+export default function OpsView({ settings }: { settings: Settings }) {
   const [status, setStatus] = useState<Status>();
   const [error, setError] = useState("");
   useEffect(() => {
@@ -34,7 +35,7 @@ export default function OpsView({ measureTypes }: { measureTypes: MeasureType[] 
   }, []);
   if (!status) return <main class="ops">{error ? <p role="alert">{error}</p> : <p>Loading …</p>}</main>;
   const old = error && `${error} These figures are from ${zoned(status.time, true)}.`;
-  return <Figures status={status} error={old} measureTypes={measureTypes} />;
+  return <Figures status={status} error={old} settings={settings} />;
 }
 
 /** A problem. The names of the runbook's sections in it are links to them. */
@@ -43,8 +44,9 @@ function Problem({ text }: { text: string }) {
   return <p>{parts.map((part, i) => (i % 2 === 1 ? <a href={`runbook/${part}`}>{part}</a> : part))}</p>;
 }
 
-function Figures(props: { status: Status; error: string; measureTypes: MeasureType[] }) {
-  const { status: s, error } = props;
+function Figures(props: { status: Status; error: string; settings: Settings }) {
+  const { status: s, error, settings } = props;
+  const measureTypes = settings.measureTypes ?? [];
   const state = error ? "not_ready" : s.state;
   const problems = error ? [error] : s.summary;
   const h = s.history;
@@ -86,6 +88,7 @@ function Figures(props: { status: Status; error: string; measureTypes: MeasureTy
           bad={s.forecast?.stale}
         />
       </section>
+      {settings.sites && <SickDetectors measureTypes={measureTypes} />}
       <section class="charts">
         <Card title="Measurements per second, every 5 s">
           <Chart
@@ -166,7 +169,7 @@ function Figures(props: { status: Status; error: string; measureTypes: MeasureTy
           title="Measure types"
           head={["measure type", "lowest value", "highest value", "unit"]}
           numbers={2}
-          rows={props.measureTypes.map((t) => ({
+          rows={measureTypes.map((t) => ({
             key: t.code,
             cells: [t.code, t.min?.toString() ?? "–", t.max?.toString() ?? "–", t.unit ?? "–"],
           }))}

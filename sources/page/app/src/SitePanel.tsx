@@ -1,7 +1,9 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Chart, colours, type Line } from "./chart";
 import { clock, zoned } from "./format";
+import type { Sick } from "./health";
 import type { Scale } from "./palette";
+import { SickReasons } from "./SickDetectors";
 import type { MeasureType } from "./settings";
 import { fetchHour, type Place, type Series, type Site, table, worst } from "./sites";
 import { Rows } from "./Table";
@@ -10,11 +12,12 @@ import { Rows } from "./Table";
 export function SitePanel(props: {
   base: string;
   place: Place;
+  sick: Sick[];
   scale: Scale;
   measureTypes: MeasureType[];
   onClose: () => void;
 }) {
-  const { base, place, scale, measureTypes, onClose } = props;
+  const { base, place, sick, scale, measureTypes, onClose } = props;
   const [code, setCode] = useState(() => worst(place, scale).detectorCode);
   const site = place.sites.find((s) => s.detectorCode === code) ?? place.sites[0];
   const [series, setSeries] = useState<Series[]>([]);
@@ -68,6 +71,7 @@ export function SitePanel(props: {
           </select>
         </label>
       )}
+      <SickReasons site={site} sick={sick} />
       <Now site={site} />
       {message && <p role="status">{message}</p>}
       {chart.times.length > 0 && (

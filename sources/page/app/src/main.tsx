@@ -67,7 +67,7 @@ function App() {
         )}
       </header>
       {error && <p role="alert">{error}</p>}
-      {view === "operations" && Operations && <Operations measureTypes={settings?.measureTypes ?? []} />}
+      {view === "operations" && Operations && settings && <Operations settings={settings} />}
       {view === "map" && MapView && settings && (operator || key) && (
         <main>
           <MapView
