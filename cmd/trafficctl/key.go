@@ -26,7 +26,7 @@ digests, never keys. A running daemon reloads it when it changes.`,
 
 func newKeyNew(std streams) *cobra.Command {
 	var e api.KeyEntry
-	var file, expires string
+	var file, expires, certificate string
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Create an API key and its entry in the keys file",
@@ -39,11 +39,17 @@ kept. Without --file, the entry is printed below the key, as an item of the list
 Keys with the same --client and product instance share their routing jobs and
 Idempotency-Keys. To replace a key, create a new key for the same client, and revoke the
 old key once it is no longer used; until then, the alert TrafficdClientSilent reports it.
-Without --client, the client is the key's name.`,
+Without --client, the client is the key's name.
+
+With --certificate, no key is created: the entry is for clients that present a TLS
+certificate (api.tls_client_ca). If the file has a client certificate, the entry is for
+this one; if it has a CA's, for all certificates of that CA, or with --subject for those
+with the subject, also after they were renewed.`,
 		Example: `  trafficctl key new --name acme --product-instance north --rights ingest --file keys.yaml > acme.key
   trafficctl key new --name acme-2027 --client acme --product-instance north --rights ingest --file keys.yaml
   trafficctl key new --name trial --product-instance north --rights ingest --expires 720h --file keys.yaml
-  trafficctl key new --name map --product-instance north --rights forecast --timezone Europe/Copenhagen --requests-per-second 50`,
+  trafficctl key new --name map --product-instance north --rights forecast --timezone Europe/Copenhagen --requests-per-second 50
+  trafficctl key new --name acme --product-instance north --rights ingest --certificate ca.pem --subject CN=acme,O=Acme --file keys.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if err := requireFlags(cmd, "name", "product-instance", "rights"); err != nil {
@@ -52,17 +58,32 @@ Without --client, the client is the key's name.`,
 			if e.Expires, err = parseExpiry(expires, time.Now()); err != nil {
 				return err
 			}
-			key := keyfile.NewKey()
-			e.SHA256 = keyfile.Digest(key)
+			var key, accepted string
+			if certificate != "" {
+				if e.Certificate, accepted, err = keyfile.Certificate(certificate, e.Subject); err != nil {
+					return err
+				}
+			} else {
+				key = keyfile.NewKey()
+				e.SHA256 = keyfile.Digest(key)
+			}
 			if err := e.Validate(); err != nil {
 				return fmt.Errorf("cannot create the key: %s", flagsOf.Replace(err.Error()))
 			}
-			if file == "" {
+			switch {
+			case certificate != "" && file == "":
+				_, err = fmt.Fprint(std.out, keyfile.Text(e))
+				return err
+			case file == "":
 				_, err = fmt.Fprintf(std.out, "%s\n\n%s", key, keyfile.Text(e))
 				return err
 			}
 			if err := keyfile.Append(file, e); err != nil {
 				return err
+			}
+			if certificate != "" {
+				fmt.Fprintf(std.err, "trafficctl: added %q to %s; it accepts %s\n", e.Name, file, accepted)
+				return nil
 			}
 			if _, err = fmt.Fprintln(std.out, key); err != nil {
 				return fmt.Errorf("cannot print the key; remove it with trafficctl key revoke %q --file %s: %w", e.Name, file, err)
@@ -82,12 +103,15 @@ Without --client, the client is the key's name.`,
 	f.Float64Var(&e.ItemsPerSecond, "items-per-second", 0, "rate limit in measurements per second; 0 for no limit")
 	f.StringVar(&expires, "expires", "", "when the key expires: a duration such as 720h, a date, or a UTC time such as 2027-01-01T00:00:00Z; "+
 		"by default never")
+	f.StringVar(&certificate, "certificate", "", "PEM file of a client certificate, or of a CA for its certificates, instead of a key")
+	f.StringVar(&e.Subject, "subject", "", "with a CA: only certificates with this subject, in the order of RFC 2253, such as CN=acme,O=Acme")
 	f.StringVar(&file, "file", "", "keys file to which the entry is added")
 	return cmd
 }
 
 // flagsOf replaces what errors about an entry of the keys file name by the flags.
 var flagsOf = strings.NewReplacer("requests_per_second", "--requests-per-second", "items_per_second", "--items-per-second",
+	"subject requires certificate", "--subject requires --certificate",
 	"unknown right", "--rights has the unknown right", "unknown time zone", "--timezone is the unknown time zone")
 
 // requireFlags returns an error that names the flags without a value.
@@ -144,14 +168,18 @@ func newKeyList(std streams) *cobra.Command {
 			return strconv.FormatFloat(perSecond, 'f', -1, 64)
 		}
 		table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "NAME\tCLIENT\tPRODUCT INSTANCE\tRIGHTS\tTIME ZONE\tREQUESTS/S\tITEMS/S\tEXPIRES\tSHA-256")
+		fmt.Fprintln(table, "NAME\tCLIENT\tPRODUCT INSTANCE\tRIGHTS\tTIME ZONE\tREQUESTS/S\tITEMS/S\tEXPIRES\tSHA-256\tOF")
 		for _, e := range entries {
 			expires := cmp.Or(e.Expires, "never")
 			if at, err := time.Parse(time.RFC3339, e.Expires); err == nil && !at.After(time.Now()) {
 				expires += " (expired)"
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.12s…\n", e.Name, cmp.Or(e.Client, e.Name), e.ProductInstance,
-				strings.Join(e.Rights, ","), e.Timezone, rate(e.RequestsPerSecond), rate(e.ItemsPerSecond), expires, e.SHA256)
+			of := "key"
+			if e.Certificate != "" {
+				of = strings.TrimSpace("certificate " + e.Subject)
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.12s…\t%s\n", e.Name, cmp.Or(e.Client, e.Name), e.ProductInstance,
+				strings.Join(e.Rights, ","), e.Timezone, rate(e.RequestsPerSecond), rate(e.ItemsPerSecond), expires, e.SHA256+e.Certificate, of)
 		}
 		return errors.Join(table.Flush(), err)
 	})

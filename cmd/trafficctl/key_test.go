@@ -2,6 +2,13 @@ package main
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -153,4 +160,60 @@ func TestKeyExpires(t *testing.T) {
 		_, err := parseExpiry(text, now)
 		require.ErrorContains(t, err, "--expires", text)
 	}
+}
+
+// TestKeyNewCertificate checks that the entry for a certificate has its fingerprint and that the
+// daemon can use it, that no key is printed, and that the message says what the entry accepts.
+func TestKeyNewCertificate(t *testing.T) {
+	dir := t.TempDir()
+	ca, leaf := writeCertificates(t, dir)
+	path := filepath.Join(dir, "keys.yaml")
+	f := func(name, want string, flags ...string) {
+		t.Helper()
+		r := requireSuccess(t, "", append(append(keyFlags, "--file", path, "--name", name), flags...)...)
+		require.Empty(t, r.out)
+		require.Contains(t, r.err, `added "`+name+`" to `+path+"; it accepts "+want)
+	}
+	f("one", "only the certificate with the subject CN=acme,O=Acme that expires at 2", "--certificate", leaf)
+	f("named", "certificates with the subject CN=acme,O=Acme of the CA CN=clients", "--certificate", ca, "--subject", "CN=acme,O=Acme")
+	f("all", "every client certificate of the CA CN=clients; --subject restricts it", "--certificate", ca)
+	list := requireSuccess(t, "", "key", "list", "--file", path).out
+	require.Regexp(t, `\nnamed .* never +[0-9a-f]{12}… +certificate CN=acme,O=Acme\n`, list)
+	require.Regexp(t, `\nall .* never +[0-9a-f]{12}… +certificate\n`, list)
+	fails := func(want string, flags ...string) {
+		t.Helper()
+		requireFailure(t, "", want, append(append(keyFlags, "--file", path, "--name", "x"), flags...)...)
+	}
+	fails("duplicate sha256 or certificate: entry 3", "--certificate", ca)
+	fails(`--subject is "CN=other", but the certificate`, "--certificate", leaf, "--subject", "CN=other")
+	fails("--subject requires --certificate", "--subject", "CN=acme")
+	fails("must begin with a PEM certificate", "--certificate", path)
+	fails("cannot read the certificate: open", "--certificate", filepath.Join(dir, "none"))
+}
+
+// writeCertificates writes a CA and a client certificate of it, each with its key beside it, and
+// returns the paths of the certificates.
+func writeCertificates(t *testing.T, dir string) (ca, leaf string) {
+	t.Helper()
+	write := func(name string, template, parent *x509.Certificate, by *ecdsa.PrivateKey) (string, *ecdsa.PrivateKey) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		template.SerialNumber, template.NotAfter = big.NewInt(1), time.Now().Add(time.Hour)
+		if by == nil {
+			by = key
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+		require.NoError(t, err)
+		private, err := x509.MarshalPKCS8PrivateKey(key)
+		require.NoError(t, err)
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path+".pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+		require.NoError(t, os.WriteFile(path+".key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+		return path + ".pem", key
+	}
+	root := &x509.Certificate{Subject: pkix.Name{CommonName: "clients"}, IsCA: true, BasicConstraintsValid: true}
+	ca, key := write("ca", root, root, nil)
+	client := &x509.Certificate{Subject: pkix.Name{CommonName: "acme", Organization: []string{"Acme"}}}
+	leaf, _ = write("client", client, root, key)
+	return ca, leaf
 }

@@ -202,6 +202,8 @@ func (c *connection) register(f *pflag.FlagSet, service client.Service) {
 		"--key-file or $"+envKey)
 	f.StringVar(&c.keyFile, "key-file", "", "file with the API key on its first line")
 	f.StringVar(&c.cfg.CA, "ca", "", "PEM file with the CA certificates to trust instead of the system's")
+	f.StringVar(&c.cfg.Cert, "cert", "", "PEM file of a client certificate, which the daemon may accept instead of a key")
+	f.StringVar(&c.cfg.CertKey, "cert-key", "", "PEM file of the private key for --cert")
 	f.DurationVar(&c.cfg.Timeout, "timeout", time.Minute, "time limit for a request and its response")
 	f.BoolVar(&c.quiet, "quiet", false, "do not print progress")
 }

@@ -66,7 +66,7 @@ var codes = [UnknownCode + 1]struct {
 	},
 	Unauthenticated: {
 		name: "GENERAL_UNAUTHENTICATED", status: 401,
-		meaning: "the API key is missing or unknown",
+		meaning: "the API key or client certificate is missing or unknown",
 	},
 	Forbidden: {
 		name: "GENERAL_FORBIDDEN", status: 403,

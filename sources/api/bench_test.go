@@ -1,15 +1,21 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
+	"crypto/tls"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
+	"golang.org/x/sys/unix"
 
 	"trafficd/schemas/contract"
 )
@@ -77,6 +83,65 @@ func BenchmarkGet(b *testing.B) {
 		require.NoError(b, bare.ServeConn(c))
 		require.Equal(b, b.N, c.responses)
 	})
+}
+
+// BenchmarkKept sends requests on kept TLS connections, in rounds by turns with a key and with a
+// client certificate, and reports the ratio of the process's CPU time: certificate to key.
+func BenchmarkKept(b *testing.B) {
+	const requests = 500 // of a round
+	ca := newAuthority(b, "clients")
+	dir := b.TempDir()
+	cfg := testConfig()
+	cfg.BasePath = ""
+	cfg.TLSCert, cfg.TLSKey, _ = certificate(b)
+	cfg.TLSClientCA = filepath.Join(dir, "ca.pem")
+	require.NoError(b, os.WriteFile(cfg.TLSClientCA, []byte(bundle(ca)), 0o600))
+	cfg.Keys = append(cfg.Keys, certificateEntry("certified", ca.cert, "forecast"))
+	keys, err := OpenKeyring(cfg, zerolog.Nop())
+	require.NoError(b, err)
+	s, err := New(cfg, keys, []Route{{
+		Path: "/map", Methods: []string{"GET"}, Right: contract.RightForecast, Endpoint: layerLike{bytes.Repeat([]byte("x"), 1000)},
+	}}, zerolog.Nop())
+	require.NoError(b, err)
+	require.NoError(b, s.Start())
+	b.Cleanup(func() { _ = s.Stop(b.Context()) })
+	cert := ca.client("acme")
+	connect := func(certificates ...tls.Certificate) func() {
+		c, err := tls.Dial("tcp", s.Addr().String(), &tls.Config{InsecureSkipVerify: true, Certificates: certificates})
+		require.NoError(b, err)
+		b.Cleanup(func() { _ = c.Close() })
+		request := []byte(layerRequest)
+		if len(certificates) > 0 {
+			request = []byte(strings.Replace(layerRequest, "Authorization: apiKey good-key\r\n", "", 1))
+		}
+		in := bufio.NewReader(c)
+		var resp fasthttp.Response
+		return func() {
+			for range requests {
+				_, err := c.Write(request)
+				require.NoError(b, err)
+				require.NoError(b, resp.Read(in))
+				require.Equal(b, 200, resp.StatusCode())
+			}
+		}
+	}
+	ways := []func(){connect(), connect(cert)}
+	var used [2]time.Duration
+	for i := range 2 * b.N {
+		way := (i + i/2) % 2 // either goes first by turns
+		before := cpuTime(b)
+		ways[way]()
+		used[way] += cpuTime(b) - before
+	}
+	b.ReportMetric(float64(used[1])/float64(used[0]), "certificate/key")
+	b.ReportMetric(float64(used[1].Microseconds())/float64(b.N*requests), "CPU-µs/request")
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u unix.Rusage
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // replay is a connection that repeats one request for each iteration of the benchmark. Its

@@ -3,7 +3,10 @@ package api
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,15 +21,22 @@ import (
 
 const maxCertificate = 1 << 20
 
-// keyPair is the server's certificate and key, which are reloaded when their files change.
+// keyPair is the server's certificate and key, and the CA certificates of its clients, which are
+// reloaded when their files change.
 type keyPair struct {
-	cert, key string // paths
-	log       zerolog.Logger
-	now       atomic.Pointer[tls.Certificate]
-	file      *watch.File
-	loop      feedloop.Loop[*tls.Certificate]
-	expired   bool // the certificate in use was not valid at the last check
-	stop      func()
+	cert, key, ca string // paths; ca may be empty
+	log           zerolog.Logger
+	now           atomic.Pointer[pair]
+	file          *watch.File
+	loop          feedloop.Loop[*pair]
+	expired       bool // the certificate in use was not valid at the last check
+	stop          func()
+}
+
+// pair is an immutable version of what the files contain.
+type pair struct {
+	tls.Certificate
+	clients *x509.CertPool // nil: clients need no certificate; the same as before if the CAs are
 }
 
 // openCertificate reads the files and watches them until close. It returns nil for plain HTTP.
@@ -34,12 +44,12 @@ func openCertificate(cfg Config, log zerolog.Logger) (*keyPair, error) {
 	if cfg.TLSCert == "" {
 		return nil, nil
 	}
-	c := &keyPair{cert: cfg.TLSCert, key: cfg.TLSKey, log: log}
-	pair, err := c.load(context.Background())
+	c := &keyPair{cert: cfg.TLSCert, key: cfg.TLSKey, ca: cfg.TLSClientCA, log: log}
+	first, err := c.load(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	c.now.Store(pair)
+	c.now.Store(first)
 	metrics.Register(
 		metrics.GaugeFunc("trafficd_api_certificate_expiry_timestamp_seconds",
 			"Unix time at which the TLS certificate in use expires, in seconds.", nil,
@@ -48,8 +58,12 @@ func openCertificate(cfg Config, log zerolog.Logger) (*keyPair, error) {
 			"1 if the TLS certificate in the file cannot be loaded and the last valid one is in use, else 0.", nil,
 			func() float64 { return metrics.Bool(c.loop.Status.Get().Err != nil) }),
 	)
-	c.file = watch.NewFile(c.cert, settle, maxCertificate, c.key)
-	c.loop = feedloop.Loop[*tls.Certificate]{
+	others := []string{c.key}
+	if c.ca != "" {
+		others = append(others, c.ca)
+	}
+	c.file = watch.NewFile(c.cert, settle, maxCertificate, others...)
+	c.loop = feedloop.Loop[*pair]{
 		Load: c.load, Use: c.use, Status: feedloop.NewStatus("the TLS certificate", certificateChecks, log),
 		Changes: c.file.Changes(), Interval: pollEvery, Settle: settle,
 		Retry: time.Second, // the certificate and the key do not match until both are replaced
@@ -67,22 +81,45 @@ func (c *keyPair) close() {
 }
 
 // load reads the files.
-func (c *keyPair) load(context.Context) (*tls.Certificate, error) {
+func (c *keyPair) load(context.Context) (*pair, error) {
 	if c.file != nil {
 		_, _, _ = c.file.Read() // only to watch the directories on the path
 	}
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	loaded, err := tls.LoadX509KeyPair(c.cert, c.key)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load the certificate %s (api.tls_cert) with the key %s (api.tls_key): %w", c.cert, c.key, err)
 	}
-	return &pair, nil
+	clients, err := c.loadClients()
+	return &pair{loaded, clients}, err
+}
+
+// loadClients reads the CA certificates of clients. It returns those in use if they are the same.
+func (c *keyPair) loadClients() (*x509.CertPool, error) {
+	if c.ca == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(c.ca)
+	pool := x509.NewCertPool()
+	if err == nil && !pool.AppendCertsFromPEM(text) {
+		err = errors.New("no certificate in the file: it must contain PEM certificates")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot load the CA certificates of clients %s (api.tls_client_ca): %w", c.ca, err)
+	}
+	if before := c.now.Load(); before != nil && before.clients.Equal(pool) {
+		return before.clients, nil
+	}
+	return pool, nil
 }
 
 // use replaces the certificate, and logs a change and the end of its validity.
-func (c *keyPair) use(pair *tls.Certificate) error {
-	before := c.now.Swap(pair)
-	if !slices.EqualFunc(before.Certificate, pair.Certificate, slices.Equal) {
-		c.log.Info().Str("file", c.cert).Time("expires", pair.Leaf.NotAfter).Msg("TLS certificate reloaded")
+func (c *keyPair) use(next *pair) error {
+	before := c.now.Swap(next)
+	if !slices.EqualFunc(before.Certificate.Certificate, next.Certificate.Certificate, slices.Equal) {
+		c.log.Info().Str("file", c.cert).Time("expires", next.Leaf.NotAfter).Msg("TLS certificate reloaded")
+	}
+	if before.clients != next.clients {
+		c.log.Info().Str("file", c.ca).Msg("CA certificates of clients reloaded")
 	}
 	err := c.checkValidity(time.Now())
 	if err != nil && !c.expired {
@@ -98,13 +135,17 @@ func (c Config) CheckCertificate() error {
 	if c.TLSCert == "" || c.TLSKey == "" {
 		return nil
 	}
-	pair := &keyPair{cert: c.TLSCert, key: c.TLSKey}
-	loaded, err := pair.load(context.Background())
+	own := &keyPair{cert: c.TLSCert, key: c.TLSKey}
+	loaded, err := own.load(context.Background())
 	if err != nil {
 		return fmt.Errorf("tls_cert and api.tls_key: %w", err)
 	}
-	pair.now.Store(loaded)
-	if err := pair.checkValidity(time.Now()); err != nil {
+	own.ca = c.TLSClientCA
+	if _, err := own.loadClients(); err != nil {
+		return fmt.Errorf("tls_client_ca: %w", err)
+	}
+	own.now.Store(loaded)
+	if err := own.checkValidity(time.Now()); err != nil {
 		return fmt.Errorf("tls_cert: %w", err)
 	}
 	return nil
@@ -135,8 +176,18 @@ func (c *keyPair) config() *tls.Config {
 	if c == nil {
 		return nil
 	}
-	return &tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil },
+	config := &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.now.Load().Certificate, nil },
 		NextProtos:     []string{"http/1.1"}, MinVersion: tls.VersionTLS12,
 	}
+	if c.ca == "" {
+		return config
+	}
+	withCertificates := config.Clone()
+	withCertificates.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		own := config.Clone() // without GetConfigForClient; the session keys remain those of the original
+		own.ClientAuth, own.ClientCAs = tls.VerifyClientCertIfGiven, c.now.Load().clients
+		return own, nil
+	}
+	return withCertificates
 }

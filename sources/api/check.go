@@ -124,12 +124,22 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 	}
 	if !x.route.open(h.Method()) {
 		presented, apiErr := credential(x.route, h, r)
+		if x.anonymous = apiErr != nil && r.authorizations == 0 && s.keys.mtls; x.anonymous {
+			return nil // identify goes on, when the connection is known
+		}
 		if apiErr != nil {
 			return apiErr
 		}
 		if x.key = s.keys.find(presented); x.key == nil {
 			return unauthenticated("unknown key: check that it is complete, has not expired and was not withdrawn")
 		}
+	}
+	return s.admit(x, h)
+}
+
+// admit checks what depends on the key, and calls the endpoint's Admit.
+func (s *Server) admit(x *exchange, h *fasthttp.RequestHeader) *contract.APIError {
+	if x.key != nil {
 		if !x.key.client.May(x.route.Right) {
 			return contract.NewError(contract.Forbidden,
 				"the key does not have the right "+rightName(x.route.Right)+", which this path requires; the operator can add it to the keys file")

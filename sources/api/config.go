@@ -16,6 +16,9 @@ type Config struct {
 	BasePath string `setting:"base_path"`
 	TLSCert  string `setting:"tls_cert"` // certificate with its chain, a PEM file that is watched; empty: plain HTTP
 	TLSKey   string `setting:"tls_key"`  // private key of tls_cert, a PEM file
+	// CA certificates, a PEM file that is watched: a client may present a certificate of one of them
+	// that is in keys_file instead of a key; empty: keys only. Has no effect behind a proxy with TLS.
+	TLSClientCA string `setting:"tls_client_ca"`
 	// Maximum number of open connections. Further ones get a 503; a client may use at most half of
 	// what other clients leave. Raise it with the number of clients.
 	MaxConnections int `setting:"max_connections"`
@@ -72,6 +75,7 @@ func (c Config) Validate() error {
 		settings.Check(c.BasePath == "" || plainPath,
 			"base_path is %q, must be empty or like /traffic, without a trailing slash or escapes: paths are compared byte by byte", c.BasePath),
 		settings.Check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key must be set together"),
+		settings.Check(c.TLSClientCA == "" || c.TLSCert != "", "tls_client_ca requires tls_cert: clients present certificates only over TLS"),
 		settings.Positive("max_connections", c.MaxConnections, "otherwise no client is served"),
 		settings.AtLeast("max_silent_connections", c.MaxSilent, 0, "0 means no limit"),
 		settings.Within("drain_grace", c.DrainGrace, 0, time.Minute, "every shutdown waits for it"),

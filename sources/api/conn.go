@@ -30,6 +30,7 @@ type conn struct {
 	// Only the goroutine of the connection uses the following fields.
 
 	expecting   *exchange // exchange of a request that waits for its 100 Continue
+	certified   certified // what the client's certificate stands for
 	http2       bool      // the first bytes were http2Preface
 	read, write deadline
 	began       time.Time // start of the last response; zero if the listener rejected the connection

@@ -32,6 +32,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	if x == nil {
 		x = s.begin(&ctx.Request.Header, ctx.Time())
 	}
+	s.identify(x, c, &ctx.Request.Header)
 	var err error
 	switch apiErr := c.owner.present(c, x); {
 	case apiErr != nil: // also if the connection was evicted: the request must have no effect
@@ -211,6 +212,10 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
 	c.beginResponse(time.Now())
 	c.expecting = s.pending.remove(&ctx.Request.Header)
+	if s.identify(c.expecting, c, &ctx.Request.Header); c.expecting.apiErr != nil {
+		s.handle(ctx)
+		return ctx.Response.StatusCode()
+	}
 	_ = c.owner.present(c, c.expecting) // handle reports the error
 	return fasthttp.StatusContinue
 }
@@ -231,6 +236,9 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	apiErr, status := contract.NewError(contract.InvalidParameter, "malformed HTTP/1.1 request"), 0
 	var noTLS tls.RecordHeaderError
 	var slow net.Error
+	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		s.refused(c, refused)
+	}
 	switch {
 	case errors.As(err, &noTLS) && noTLS.Conn != nil: // nil if the handshake has begun, so the client uses TLS
 		c.Conn = c.raw
@@ -265,6 +273,7 @@ type exchange struct {
 	route     *route         // nil: no such path
 	key       *key           // nil: none was presented, or it is unknown, or none is needed
 	apiErr    *contract.APIError
+	anonymous bool    // the request has no key: the certificate of its connection may stand for one
 	body      bool    // the request has a body, even if its length was set to 0 because of skip
 	skip      bool    // the response does not depend on the body, which is not read
 	silent    bool    // no response is sent

@@ -28,6 +28,7 @@ import (
 // (contract 1.4).
 type Keyring struct {
 	path string
+	mtls bool // client certificates are accepted
 	log  zerolog.Logger
 
 	now      atomic.Pointer[ring]  // the keys in use
@@ -45,7 +46,7 @@ type Keyring struct {
 
 // OpenKeyring reads the keys and watches their file until Close. An invalid key is an error.
 func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
-	k := &Keyring{path: cfg.KeysFile, log: log}
+	k := &Keyring{path: cfg.KeysFile, mtls: cfg.TLSClientCA != "", log: log}
 	metrics.Register(metrics.GaugeFunc("trafficd_api_keys_stale", "1 if the keys are invalid and the last valid set is in use, else 0.", nil,
 		func() float64 { return metrics.Bool(k.Err() != nil) }))
 	k.loop.Status = feedloop.NewStatus("the keys file", keysChecks, log)
@@ -232,6 +233,9 @@ func (k *Keyring) use(inline, entries []KeyEntry, text []byte) error {
 	r, err := newRing(slices.Concat(inline, entries), k.now.Load())
 	if err != nil {
 		return err
+	}
+	if len(r.certificates) > 0 && !k.mtls {
+		return errors.New("entries with a certificate require api.tls_client_ca, the file with the CA certificates of clients")
 	}
 	for _, f := range k.prepare {
 		f(r.clients())

@@ -21,9 +21,14 @@ import (
 
 // KeyEntry is one key in the keys file or the configuration (contract 1.4).
 type KeyEntry struct {
-	Name              string   `setting:"name" yaml:"name"`                                         // for logs; unique
-	Client            string   `setting:"client" yaml:"client,omitempty"`                           // owner of the key; default: the name
-	SHA256            string   `setting:"sha256" yaml:"sha256"`                                     // hexadecimal digest of the key
+	Name   string `setting:"name" yaml:"name"`               // for logs; unique
+	Client string `setting:"client" yaml:"client,omitempty"` // owner of the key; default: the name
+	SHA256 string `setting:"sha256" yaml:"sha256,omitempty"` // hexadecimal digest of the key; empty: certificate
+	// SHA-256 fingerprint of a client certificate that needs no key, or of the CA of such certificates
+	Certificate string `setting:"certificate" yaml:"certificate,omitempty"`
+	// with the fingerprint of a CA: only the certificates with this subject, in the order of RFC 2253,
+	// such as CN=acme,O=Acme
+	Subject           string   `setting:"subject" yaml:"subject,omitempty"`
 	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`                 // product instance of the client
 	Rights            []string `setting:"rights" yaml:"rights,flow"`                                // ingest, forecast, routing
 	Timezone          string   `setting:"timezone" yaml:"timezone,omitempty"`                       // IANA name; default UTC
@@ -54,7 +59,7 @@ func rightName(r contract.Right) string {
 }
 
 type key struct {
-	digest [sha256.Size]byte
+	digest [sha256.Size]byte // with a certificate, its fingerprint or that of its CA
 	client *contract.Client
 	entry  KeyEntry
 	*limits
@@ -66,11 +71,13 @@ func (k *key) expired() bool { return !k.expires.IsZero() && !time.Now().Before(
 // ring is an immutable set of keys. Its index uses only four bytes of the digest, so that the time
 // of a lookup reveals no more than those. The whole digest is compared in constant time.
 type ring struct {
-	keys     []*key // in the order of the entries
-	byPrefix map[[4]byte][]*key
-	loaded   time.Time
+	keys         []*key             // in the order of the entries
+	byPrefix     map[[4]byte][]*key // without those in certificates
+	certificates map[identity]*key  // entries for certificates
+	loaded       time.Time
 }
 
+// find returns the key with the digest, or nil.
 func (r *ring) find(digest [sha256.Size]byte) *key {
 	for _, k := range r.byPrefix[[4]byte(digest[:4])] {
 		if subtle.ConstantTimeCompare(k.digest[:], digest[:]) == 1 {
@@ -78,6 +85,14 @@ func (r *ring) find(digest [sha256.Size]byte) *key {
 		}
 	}
 	return nil
+}
+
+// same returns the key of r with the same credential as k, or nil.
+func (r *ring) same(k *key) *key {
+	if k.entry.Certificate != "" {
+		return r.certificates[identity{k.digest, k.entry.Subject}]
+	}
+	return r.find(k.digest)
 }
 
 // clients returns the clients of the keys that have not expired.
@@ -93,28 +108,33 @@ func (r *ring) clients() (all []*contract.Client) {
 // newRing returns the keys of the entries. Keys that are also in old, which may be nil, keep the
 // levels of their rate limits. The error joins the errors of all entries and names the entries.
 func newRing(entries []KeyEntry, old *ring) (*ring, error) {
-	r := &ring{byPrefix: make(map[[4]byte][]*key, len(entries)), loaded: time.Now()}
+	r := &ring{byPrefix: make(map[[4]byte][]*key, len(entries)), certificates: map[identity]*key{}, loaded: time.Now()}
 	var errs []error
-	names, digests := map[string]int{}, map[string]int{}
+	names, digests := map[string]int{}, map[[3]string]int{}
 	for i, e := range entries {
 		client, err := e.client()
 		if at, ok := names[e.Name]; ok {
 			err = errors.Join(err, fmt.Errorf("duplicate name: entry %d has it too", at+1))
 		}
-		if at, ok := digests[strings.ToLower(e.SHA256)]; ok {
-			err = errors.Join(err, fmt.Errorf("duplicate sha256: entry %d has it too, and a key belongs to one client", at+1))
+		credential := [3]string{strings.ToLower(e.SHA256), plainHex(e.Certificate), e.Subject}
+		if at, ok := digests[credential]; ok {
+			err = errors.Join(err, fmt.Errorf("duplicate sha256 or certificate: entry %d has it too, and it belongs to one client", at+1))
 		}
-		names[e.Name], digests[strings.ToLower(e.SHA256)] = i, i
+		names[e.Name], digests[credential] = i, i
 		if err != nil {
 			errs = append(errs, fmt.Errorf("entry %d (name %q): %w", i+1, contract.Echo(e.Name), err))
 			continue
 		}
 		k := &key{client: client, entry: e, limits: &limits{}}
-		_, _ = hex.Decode(k.digest[:], []byte(e.SHA256))   // validated by e.client
-		k.expires, _ = time.Parse(time.RFC3339, e.Expires) // likewise
+		_, _ = hex.Decode(k.digest[:], []byte(e.SHA256+plainHex(e.Certificate))) // one of them, validated by e.client
+		k.expires, _ = time.Parse(time.RFC3339, e.Expires)                       // likewise
+		r.keys = append(r.keys, k)
+		if e.Certificate != "" {
+			r.certificates[identity{k.digest, e.Subject}] = k
+			continue
+		}
 		prefix := [4]byte(k.digest[:4])
 		r.byPrefix[prefix] = append(r.byPrefix[prefix], k)
-		r.keys = append(r.keys, k)
 	}
 	var zones []string
 	for _, c := range r.clients() {
@@ -131,7 +151,7 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	}
 	for _, k := range r.keys { // only now, because an invalid set must not change the limits in use
 		if old != nil {
-			if before := old.find(k.digest); before != nil {
+			if before := old.same(k); before != nil {
 				k.limits = before.limits
 			}
 		}
@@ -155,8 +175,16 @@ func (e KeyEntry) client() (*contract.Client, error) {
 	if e.Name == "" {
 		return nil, errors.New("missing name, which identifies the client in logs and metrics")
 	}
-	if digest, err := hex.DecodeString(e.SHA256); err != nil || len(digest) != sha256.Size {
+	digest, err := hex.DecodeString(e.SHA256 + plainHex(e.Certificate))
+	switch wrong := err != nil || len(digest) != sha256.Size; {
+	case (e.SHA256 == "") == (e.Certificate == ""):
+		return nil, errors.New("either sha256, the digest of a key, or certificate, a fingerprint of a client certificate or its CA, must be set")
+	case wrong && e.Certificate == "":
 		return nil, errors.New("sha256 must be the 64 hexadecimal digits of the key's SHA-256 digest")
+	case wrong:
+		return nil, errors.New("certificate must be 64 hexadecimal digits, as openssl x509 -noout -fingerprint -sha256 -in FILE prints them")
+	case e.Subject != "" && e.Certificate == "":
+		return nil, errors.New("subject requires certificate, the fingerprint of the CA that issues certificates with this subject")
 	}
 	if e.ProductInstance == "" {
 		return nil, errors.New("missing product_instance")
@@ -174,11 +202,15 @@ func (e KeyEntry) client() (*contract.Client, error) {
 	if _, err := time.Parse(time.RFC3339, e.Expires); e.Expires != "" && err != nil {
 		return nil, fmt.Errorf("expires must be an RFC 3339 time such as 2027-01-01T00:00:00Z, not %q", contract.Echo(e.Expires))
 	}
-	var err error
 	if c.Zone, err = time.LoadLocation(e.Timezone); err != nil || e.Timezone == "Local" { // the machine's time zone is not the client's
 		return nil, fmt.Errorf("unknown time zone %q: use an IANA name such as Europe/Berlin", contract.Echo(e.Timezone))
 	}
 	return c, errors.Join(checkRate("requests_per_second", e.RequestsPerSecond), checkRate("items_per_second", e.ItemsPerSecond))
+}
+
+// plainHex returns a fingerprint without the colons that openssl prints, in lower case.
+func plainHex(fingerprint string) string {
+	return strings.ToLower(strings.ReplaceAll(fingerprint, ":", ""))
 }
 
 func checkRate(name string, rate float64) error {

@@ -88,6 +88,11 @@ func testConfig() Config {
 // everyone).
 func start(t *testing.T, p *probe, change func(*Config)) *Server {
 	t.Helper()
+	return startLogging(t, p, change, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel))
+}
+
+func startLogging(t *testing.T, p *probe, change func(*Config), log zerolog.Logger) *Server {
+	t.Helper()
 	cfg := testConfig()
 	if change != nil {
 		change(&cfg)
@@ -99,7 +104,7 @@ func start(t *testing.T, p *probe, change func(*Config)) *Server {
 		{Path: "/in", Methods: []string{"POST"}, Right: contract.RightIngest, Endpoint: p},
 		{Path: "/map", Methods: []string{"GET", "HEAD"}, Right: contract.RightForecast, Endpoint: p, Basic: true, QueryKey: true},
 		{Path: "/open", Methods: []string{"GET", "POST"}, Open: []string{"GET"}, Right: contract.RightIngest, Endpoint: p},
-	}, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel))
+	}, log)
 	require.NoError(t, err)
 	require.NoError(t, s.Start())
 	t.Cleanup(func() {

@@ -12,6 +12,8 @@ var (
 		"Connections closed immediately because too many were open.")
 	connectionsEvicted = metrics.NewCounter("trafficd_api_connections_evicted_total",
 		"Connections that were closed to admit newer ones: those without a valid key, and idle ones of a client that has reached its quota.")
+	certificatesRefused = metrics.NewCounters("trafficd_api_client_certificates_refused_total",
+		"TLS handshakes that ended because of the client's certificate: expired, of an unknown CA, or otherwise invalid.", "reason")
 	acceptErrors   = metrics.NewCounter("trafficd_api_accept_errors_total", "Failed attempts to accept a connection.")
 	discardedBytes = metrics.NewCounter("trafficd_api_discarded_bytes_total",
 		"Bytes of rejected bodies that were read and discarded before the connection was closed.")
@@ -22,12 +24,17 @@ var (
 	certificateChecks = feedloop.NewResults("trafficd_api_certificate_checks_total", "Checks of the TLS certificate", "loaded")
 
 	keyExpiry = metrics.NewGauges("trafficd_api_key_expiry_timestamp_seconds",
-		"Time at which an API key expires or has expired, as Unix time in seconds; absent for a key that does not expire.", "client")
+		"Time at which an API key, or the client certificate that was used last, expires or has expired, as Unix time in seconds; absent: never.",
+		"client")
 
 	requestsTotal = metrics.NewCounters("trafficd_api_requests_total",
 		"Requests with a response, by route and code; the code is OK if the endpoint returned no error.", "route", "code")
 	requestSeconds = metrics.NewSecondsBy("trafficd_api_request_seconds",
 		"Time from receiving the header of a request until its response can be sent, in seconds.", "route")
+
+	refusedExpired   = certificatesRefused.WithLabelValues("expired")
+	refusedUnknownCA = certificatesRefused.WithLabelValues("unknown_ca")
+	refusedInvalid   = certificatesRefused.WithLabelValues("invalid")
 
 	noRoute = metricsOf("none") // requests to unknown paths
 )

@@ -531,7 +531,7 @@ func TestCertificateExpiry(t *testing.T) {
 }
 
 // certificate returns a self-signed certificate for 127.0.0.1.
-func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+func certificate(t testing.TB) (certFile, keyFile string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

@@ -45,6 +45,8 @@ type Config struct {
 	URL     string        // base URL, with or without the service's path
 	Key     string        // API key
 	CA      string        // PEM file of trusted CA certificates; empty: the system's CA certificates
+	Cert    string        // PEM file of a client certificate, which may replace the key; empty: none
+	CertKey string        // PEM file of its private key
 	Timeout time.Duration // for a request, including its response
 }
 
@@ -66,8 +68,10 @@ func (c Config) validate() error {
 		return err
 	}
 	switch {
-	case c.Key == "":
-		return errors.New("missing API key: set --key, --key-file or the environment variable TRAFFICD_KEY")
+	case (c.Cert == "") != (c.CertKey == ""):
+		return errors.New("--cert and --cert-key must be set together")
+	case c.Key == "" && c.Cert == "":
+		return errors.New("missing API key: set --key, --key-file or the environment variable TRAFFICD_KEY, or --cert and --cert-key")
 	case strings.ContainsFunc(c.Key, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("invalid API key: it contains spaces or non-ASCII characters; check that it was copied correctly")
 	case c.Timeout < time.Second:
@@ -109,6 +113,14 @@ func New(cfg Config, service Service) (*Client, error) {
 	if transport.TLSClientConfig, err = (dial.TLS{Enabled: true, CA: cfg.CA}).Config(cmp.Or(cfg.Section, "--")); err != nil {
 		return nil, err
 	}
+	if cfg.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.CertKey)
+		if err != nil {
+			return nil, fmt.Errorf("cannot load the client certificate --cert %s with its key --cert-key %s: %w", cfg.Cert, cfg.CertKey, err)
+		}
+		// Also if the daemon does not know its CA: the response then says what is wrong.
+		transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
 	base := strings.TrimRight(cfg.URL, "/")
 	return &Client{
 		HTTP: http.Client{
@@ -127,7 +139,7 @@ func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 // NewRequest returns a request to the service, with the API key.
 func (c *Client) NewRequest(ctx context.Context, method string, body io.Reader) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.endpoint, body)
-	if err == nil {
+	if err == nil && c.cfg.Key != "" {
 		req.Header.Set("Authorization", "apiKey "+c.cfg.Key)
 	}
 	return req, err
@@ -143,6 +155,9 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired: // or not valid yet
 		err = fmt.Errorf("%w; the certificate of %s is valid from %s to %s: ask the operator for a renewed one, and check this machine's clock",
 			err, req.URL.Host, invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339))
+	case refusesCertificate(err):
+		err = fmt.Errorf("%w; the daemon refuses the client certificate: check that --cert has not expired, and ask the operator "+
+			"whether api.tls_client_ca contains its CA", err)
 	case Permanent(err):
 		err = fmt.Errorf("%w; %s", err, c.cfg.name("check the host in --url, or trust the daemon's CA with --ca FILE"))
 	case NotConnected(err):
@@ -216,7 +231,14 @@ func (c *Client) post(ctx context.Context, status int, header, value string, pac
 // is not trusted or the server does not speak TLS.
 func Permanent(err error) bool {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	return untrusted || errors.Is(err, http.ErrSchemeMismatch)
+	return untrusted || errors.Is(err, http.ErrSchemeMismatch) || refusesCertificate(err)
+}
+
+// refusesCertificate reports whether a transport error is a TLS alert about the client's
+// certificate, which ends the handshake.
+func refusesCertificate(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate")
 }
 
 // NotConnected reports whether a transport error occurred before a connection to the daemon, or to
@@ -271,6 +293,9 @@ func (e *Error) Error() string {
 		hint = "check that --url points to the daemon and that no proxy changes requests or responses"
 	case http.StatusUnauthorized:
 		hint = "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file contains its digest (trafficctl key new)"
+		if e.cfg.Key == "" {
+			hint = "check --cert and that the daemon's keys file contains the certificate's fingerprint (trafficctl key new --certificate)"
+		}
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		hint = "check --url: it must be the daemon's base URL, including its path prefix if it has one"
 	case http.StatusRequestEntityTooLarge:

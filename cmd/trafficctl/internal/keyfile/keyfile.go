@@ -5,10 +5,14 @@ package keyfile
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -27,6 +31,38 @@ func NewKey() string {
 // Digest returns the SHA-256 digest of a key in hex.
 func Digest(key string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(key)))
+}
+
+// Certificate returns the SHA-256 fingerprint of the first certificate in a PEM file, and describes
+// the certificates that an entry with it and the subject accepts.
+func Certificate(path, subject string) (fingerprint, accepted string, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", fmt.Errorf("cannot read the certificate: %w", err)
+	}
+	var certificate *x509.Certificate
+	if block, _ := pem.Decode(text); block == nil || block.Type != "CERTIFICATE" {
+		err = errors.New("the file must begin with a PEM certificate")
+	} else {
+		certificate, err = x509.ParseCertificate(block.Bytes)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("cannot read the certificate in %s: %w", path, err)
+	}
+	own := api.SubjectOf(certificate)
+	switch {
+	case !certificate.IsCA && subject != "" && subject != own:
+		return "", "", fmt.Errorf("--subject is %q, but the certificate in %s is for %q; for renewed certificates, give that of their CA",
+			subject, path, own)
+	case !certificate.IsCA:
+		accepted = fmt.Sprintf("only the certificate with the subject %s that expires at %s",
+			own, certificate.NotAfter.UTC().Format(time.RFC3339))
+	case subject != "":
+		accepted = fmt.Sprintf("certificates with the subject %s of the CA %s", subject, own)
+	default:
+		accepted = fmt.Sprintf("every client certificate of the CA %s; --subject restricts it", own)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(certificate.Raw)), accepted, nil
 }
 
 // Read returns the entries of a keys file. If the daemon cannot use them, Read returns them with an
