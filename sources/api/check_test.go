@@ -289,6 +289,33 @@ func TestRouteIsMountedOnce(t *testing.T) {
 	require.ErrorContains(t, err, "twice")
 }
 
+func TestPathsWithParameters(t *testing.T) {
+	var list []Route
+	for _, path := range []string{"/tiles", "/tiles/{z}/{x}/{y}.mvt", "/batches/{Batch-Id}"} {
+		list = append(list, Route{Path: path, Methods: []string{"GET"}, Endpoint: &probe{}})
+	}
+	routes, err := newRoutes("/b", list)
+	require.NoError(t, err)
+	f := func(target, want string) {
+		t.Helper()
+		if r := routes.find([]byte(target)); want == "" {
+			require.Nil(t, r)
+		} else {
+			require.NotNil(t, r)
+			require.Equal(t, want, r.Path)
+		}
+	}
+	f("/b/tiles?x", "/tiles")
+	f("/b/tiles/1/2/3.mvt?since=4", "/tiles/{z}/{x}/{y}.mvt")
+	f("http://h/b/batches/0193a5c2", "/batches/{Batch-Id}")
+	for _, other := range []string{
+		"/b/tiles/1/2/3.mvtx", "/b/tiles/1/2/.mvt", "/b/tiles//2/3.mvt", "/b/tiles/1/2", "/b/tiles/1/2/3.mvt/", "/b/tiles/",
+		"/b/batches", "/b/batches/", "/b/batches/a/", "/b/batches/a/b", "/batches/a", "b/batches/a", "",
+	} {
+		f(other, "")
+	}
+}
+
 // FuzzErrorBody checks that any description and parameter become valid JSON.
 func FuzzErrorBody(f *testing.F) {
 	f.Add([]byte("plain"), "detail")

@@ -185,9 +185,9 @@ func (x *exchange) endSpan(ctx *fasthttp.RequestCtx, code contract.Code) {
 		return
 	}
 	if x.route != nil && (x.preflight || x.route.accepts(ctx.Method())) {
-		method, path := string(ctx.Method()), string(pathOf(ctx.RequestURI()))
-		x.span.SetName(method + " " + path)
-		x.span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", path))
+		method := string(ctx.Method())
+		x.span.SetName(method + " " + x.route.path)
+		x.span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", x.route.path))
 	}
 	if client := x.client(); client != nil {
 		x.span.SetAttributes(attribute.String("trafficd.client", client.Name))

@@ -171,7 +171,7 @@ func TestClientCertificates(t *testing.T) {
 		func(m *mutual) KeyEntry { return certificateEntry("any", m.odd.cert, "forecast") },
 	)
 	var client atomic.Pointer[contract.Client]
-	m.routes["/base/in"].Endpoint.(*probe).before = func(c *contract.Client, _ *fasthttp.RequestHeader) *contract.APIError {
+	m.routes.fixed["/base/in"].Endpoint.(*probe).before = func(c *contract.Client, _ *fasthttp.RequestHeader) *contract.APIError {
 		client.Store(c)
 		return nil
 	}
@@ -289,7 +289,7 @@ func TestWithdrawnCertificates(t *testing.T) {
 	m.listener.mu.Lock()
 	defer m.listener.mu.Unlock()
 	for own := range m.listener.open {
-		x := exchange{anonymous: true, route: m.routes["/base/in"], start: time.Now().Add(59 * time.Minute)}
+		x := exchange{anonymous: true, route: m.routes.fixed["/base/in"], start: time.Now().Add(59 * time.Minute)}
 		m.identify(&x, own, new(fasthttp.RequestHeader))
 		require.Nil(t, x.apiErr)
 		x = exchange{anonymous: true, route: x.route, start: time.Now().Add(61 * time.Minute)}

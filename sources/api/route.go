@@ -34,7 +34,7 @@ type Endpoint interface {
 
 // Route is one path of the API.
 type Route struct {
-	Path     string   // below the base path, like /mlf/v1/forecast/realtime; compared byte by byte
+	Path     string   // below the base path, like /mlf/v1/forecast/realtime; see match
 	Methods  []string // HEAD must be listed explicitly
 	Right    contract.Right
 	Endpoint Endpoint
@@ -48,30 +48,72 @@ type Route struct {
 // route is a Route with precomputed values.
 type route struct {
 	Route
+	path       string   // with the base path
 	allow      string   // the Allow header of a 405
 	challenges []string // a WWW-Authenticate line of a 401 for each scheme, because many clients read only the first in a line
 	metrics    *routeMetrics
 }
 
-type routes map[string]*route
+type routes struct {
+	fixed     map[string]*route // by path
+	templates []*route          // those whose paths have parameters
+}
 
 func newRoutes(base string, list []Route) (routes, error) {
-	m := make(routes, len(list))
+	m := routes{fixed: make(map[string]*route, len(list))}
 	for _, r := range list {
 		path := base + r.Path
-		if m[path] != nil {
-			return nil, fmt.Errorf("cannot mount the route %s twice: list all methods of a path in one route", path)
+		if m.fixed[path] != nil {
+			return routes{}, fmt.Errorf("cannot mount the route %s twice: list all methods of a path in one route", path)
 		}
 		challenges := []string{"apiKey"}
 		if r.Basic {
 			challenges = append(challenges, `Basic realm="trafficd"`)
 		}
-		m[path] = &route{Route: r, allow: strings.Join(r.Methods, ", "), challenges: challenges, metrics: metricsOf(r.Path)}
+		m.fixed[path] = &route{
+			Route: r, path: path, allow: strings.Join(r.Methods, ", "), challenges: challenges, metrics: metricsOf(r.Path),
+		}
+		if strings.Contains(path, "{") {
+			m.templates = append(m.templates, m.fixed[path])
+		}
 	}
 	return m, nil
 }
 
-func (m routes) find(target []byte) *route { return m[string(pathOf(target))] }
+func (m routes) find(target []byte) *route {
+	path := pathOf(target)
+	if r := m.fixed[string(path)]; r != nil {
+		return r
+	}
+	for _, r := range m.templates {
+		if match(r.path, path) {
+			return r
+		}
+	}
+	return nil
+}
+
+// match reports whether a path has the form of a template, such as /tiles/{z}/{x}.mvt. A parameter
+// matches one or more bytes other than a slash, up to the end of its segment or a fixed ending.
+// All other bytes are compared. Endpoints take the values from the path themselves.
+func match(template string, path []byte) bool {
+	for {
+		wanted, wantedRest, more := strings.Cut(template, "/")
+		segment, rest, moreSegments := bytes.Cut(path, []byte{'/'})
+		if start, parameter, ok := strings.Cut(wanted, "{"); ok {
+			_, end, _ := strings.Cut(parameter, "}")
+			if len(segment) <= len(start)+len(end) || !bytes.HasPrefix(segment, []byte(start)) || !bytes.HasSuffix(segment, []byte(end)) {
+				return false
+			}
+		} else if string(segment) != wanted {
+			return false
+		}
+		if !more || !moreSegments {
+			return more == moreSegments
+		}
+		template, path = wantedRest, rest
+	}
+}
 
 func (r *route) accepts(method []byte) bool { return slices.Contains(r.Methods, string(method)) }
 
