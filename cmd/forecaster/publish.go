@@ -125,7 +125,7 @@ func (f *forecaster) forecast(ctx context.Context, origin time.Time) (all []*pb.
 	defer func() { metrics.Since(stepSeconds, start) }()
 	s := model.NewStep(f.learned, origin, codes, recent)
 	all, basis = build(f.cfg.Forecasts, s, f.content.Streets)
-	f.latest.Store(&snapshot{s, f.content.Streets})
+	f.latest.Store(&snapshot{step: s, streets: f.content.Streets, source: f.source})
 	return all, basis, nil
 }
 

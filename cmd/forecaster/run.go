@@ -101,7 +101,9 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 	defer out.Close()
 	f := &forecaster{cfg: c, log: log, source: newSource(c, conn, c.ClickHouse.Database), out: out}
 	f.state.Store(&status{})
-	routes := map[string]http.Handler{"GET /street": http.HandlerFunc(f.serveStreet)}
+	routes := map[string]http.Handler{
+		"GET /street": http.HandlerFunc(f.serveStreet), "GET /streets": http.HandlerFunc(f.serveStreets),
+	}
 	return program.Serve(ctx, "forecaster", c.Ops, f.readiness, routes, log, func() {
 		var learning sync.WaitGroup
 		learning.Go(func() { f.learn(ctx) }) // until ctx is done

@@ -564,7 +564,14 @@ func TestStreetDetail(t *testing.T) {
 	}
 	w, _ := get("street=1&fromnode=0")
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	f.latest.Store(&snapshot{model.NewStep(l, noon, codes, recent), list})
+	before := slices.Clone(recent)
+	for i := range before {
+		before[i].Seen = noon.Add(-time.Hour)
+		before[i].Values = [model.Hour]float64(slices.Repeat([]float64{20}, model.Hour))
+	}
+	f.latest.Store(&snapshot{
+		step: model.NewStep(l, noon, codes, recent), streets: list, before: model.NewStep(l, noon.Add(-time.Hour), codes, before),
+	})
 	w, _ = get("street=3&fromnode=0")
 	require.Equal(t, http.StatusNotFound, w.Code)
 	w, _ = get("street=a&fromnode=0")
@@ -573,9 +580,15 @@ func TestStreetDetail(t *testing.T) {
 	_, d := get("street=1&fromnode=0")
 	require.Equal(t, model.Own, d.Basis)
 	require.Equal(t, noon, d.Origin)
-	require.Len(t, d.Points, model.Hour+24)
-	require.Nil(t, d.Points[3].Measured)
-	last, next := d.Points[model.Hour-1], d.Points[model.Hour]
+	require.Len(t, d.Points, 2*model.Hour+24)
+	require.InDelta(t, 20, *d.Points[0].Measured, 1e-9, "two hours ago")
+	require.Nil(t, d.Points[0].Earlier)
+	earlier := *d.Points[model.Hour].Earlier
+	require.True(t, earlier > 20 && earlier < 40, "%v is what an hour ago was forecast: between what was measured then and the usual", earlier)
+	require.Nil(t, d.Points[model.Hour+3].Measured)
+	last, next := d.Points[2*model.Hour-1], d.Points[2*model.Hour]
+	require.NotNil(t, last.Earlier)
+	require.Nil(t, next.Earlier)
 	require.Equal(t, noon.Add(-l.Interval), last.Start)
 	require.InDelta(t, 41, *last.Measured, 1e-9)
 	require.InDelta(t, 40, *last.Profile, 1e-9)
@@ -586,12 +599,63 @@ func TestStreetDetail(t *testing.T) {
 
 	// Without learned tables, the last value is carried forward, and the basis says so.
 	empty := &model.Learned{Day: l.Day, Interval: l.Interval}
-	f.latest.Store(&snapshot{model.NewStep(empty, noon, codes, recent), list})
+	f.latest.Store(&snapshot{step: model.NewStep(empty, noon, codes, recent), streets: list, before: f.latest.Load().before})
 	_, d = get("street=1&fromnode=0")
 	require.Equal(t, model.Persist, d.Basis)
-	require.InDelta(t, 41, *d.Points[model.Hour].Forecast, 1e-9)
-	require.Nil(t, d.Points[model.Hour].Profile)
-	require.Nil(t, d.Points[model.Hour].Low)
+	require.InDelta(t, 41, *d.Points[2*model.Hour].Forecast, 1e-9)
+	require.Nil(t, d.Points[2*model.Hour].Profile)
+	require.Nil(t, d.Points[2*model.Hour].Low)
+}
+
+// TestStreets checks that the operators' listener returns the names of all streets, and their speeds
+// at a time: as measured, also more than an hour ago, and as usual.
+func TestStreets(t *testing.T) {
+	list, l := network(2)
+	list[1].Name, list[1].Geometry = "Ring 1", []float64{10, 50, 10.1, 50.1}
+	origin := time.Now().UTC().Truncate(l.Interval)
+	l.Day = origin.Truncate(24 * time.Hour)
+	at := func(origin time.Time, value float64) *model.Step {
+		codes, recent := hour(list)
+		for i := range recent {
+			recent[i].Seen = origin
+			for n := range recent[i].Values {
+				recent[i].Values[n] = value + float64(n)
+			}
+		}
+		return model.NewStep(l, origin, codes, recent)
+	}
+	c := config.Default()
+	f := &forecaster{cfg: &c}
+	get := func(query string, to any) int {
+		w := httptest.NewRecorder()
+		f.serveStreets(w, httptest.NewRequest(http.MethodGet, "/streets"+query, nil))
+		if w.Code == http.StatusOK {
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), to))
+		}
+		return w.Code
+	}
+	require.Equal(t, http.StatusServiceUnavailable, get("", nil))
+	f.latest.Store(&snapshot{step: at(origin, 60), streets: list, before: at(origin.Add(-time.Hour), 20)})
+	for _, query := range []string{"?minutes=x", "?minutes=-721", "?minutes=721"} {
+		require.Equal(t, http.StatusBadRequest, get(query, nil), query)
+	}
+	var n streetNetwork
+	require.Equal(t, http.StatusOK, get("", &n))
+	require.Equal(t, streetNetwork{
+		Street: []int32{1, 2}, FromNode: []int32{0, 0}, Name: []string{"", "Ring 1"},
+		Detectors: [][]string{{"000000"}, {"000001"}}, Geometry: [][]float64{nil, list[1].Geometry},
+	}, n)
+	speeds := func(minutes int) (s networkSpeeds) {
+		require.Equal(t, http.StatusOK, get(fmt.Sprintf("?minutes=%d", minutes), &s))
+		require.Equal(t, 2, s.Streets)
+		require.InDelta(t, 40, *s.Usual[1], 0)
+		return s
+	}
+	require.InDelta(t, 60+model.Hour-1, *speeds(0).Measured[0], 0, "the latest interval")
+	require.InDelta(t, 60+model.Hour-3, *speeds(-10).Measured[1], 1, "two intervals earlier, or one if this one has ended since")
+	require.InDelta(t, 20+model.Hour-3, *speeds(-70).Measured[0], 1)
+	require.Nil(t, speeds(-300).Measured[0], "not read")
+	require.Nil(t, speeds(30).Measured[0])
 }
 
 // TestUnit checks that forecasts, and the details of a street, are in km/h whatever the unit of the
@@ -606,7 +670,7 @@ func TestUnit(t *testing.T) {
 		all, _ := build(c.Forecasts, s, list)
 		var out bytes.Buffer
 		explain(&out, &c, s, &list[0], 30*time.Minute, "km/h", false)
-		return all[0].Forecast[0].Speed, (&snapshot{s, list}).detail(c.Forecasts, &list[0]), out.String()
+		return all[0].Forecast[0].Speed, (&snapshot{step: s, streets: list}).detail(c.Forecasts, &list[0], nil), out.String()
 	}
 	speed, detail, _ := f(0)
 	list[0].Length = 106.4
@@ -640,7 +704,7 @@ func TestWorstBasis(t *testing.T) {
 		require.Equal(t, map[model.Basis]int{model.Pooled: 1}, basis)
 		require.Equal(t, "pool", all[0].Forecast[0].GetBasis())
 		require.Nil(t, all[0].Forecast[0].SpeedLow, "a detector has no bounds")
-		d := (&snapshot{s, list}).detail(config.Default().Forecasts, &list[0])
+		d := (&snapshot{step: s, streets: list}).detail(config.Default().Forecasts, &list[0], nil)
 		require.Equal(t, model.Pooled, d.Basis)
 		require.NotNil(t, d.Points[model.Hour].Forecast)
 		require.Nil(t, d.Points[model.Hour].Low, "bounds of one detector are not those of the street")

@@ -1,25 +1,47 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"trafficd/cmd/forecaster/config"
+	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
 )
 
-// snapshot is the input of the latest forecasts. It is immutable.
+// snapshot is the input of the latest forecasts.
 type snapshot struct {
 	step    *model.Step
 	streets []streets.Street
+	source  *archive.Source
+
+	mu     sync.Mutex
+	before *model.Step // nil until it is needed: an hour before step
 }
 
-// streetDetail is the response for a street: its last hour and its forecast, in intervals.
+// hourBefore returns the step an hour before the snapshot's. It reads the archive once.
+func (s *snapshot) hourBefore(ctx context.Context) (*model.Step, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.before == nil {
+		origin := s.step.Origin.Add(-model.Hour * s.step.Interval)
+		codes, recent, err := s.source.Recent(ctx, origin)
+		if err != nil {
+			return nil, err
+		}
+		s.before = model.NewStep(s.step.Learned, origin, codes, recent)
+	}
+	return s.before, nil
+}
+
+// streetDetail is the response for a street: its last two hours and its forecast, in intervals.
 type streetDetail struct {
 	Origin   time.Time     `json:"origin"`   // the end of the last measured interval
 	Interval float64       `json:"interval"` // s
@@ -34,7 +56,8 @@ type streetPoint struct {
 	Measured *float64  `json:"measured,omitempty"` // only usable readings, which excludes repetitions of an earlier one
 	Profile  *float64  `json:"profile,omitempty"`
 	Forecast *float64  `json:"forecast,omitempty"`
-	Low      *float64  `json:"low,omitempty"` // 8 of 10 values are between Low and High
+	Earlier  *float64  `json:"earlier,omitempty"` // what the forecast was an hour before the origin
+	Low      *float64  `json:"low,omitempty"`     // 8 of 10 values are between Low and High
 	High     *float64  `json:"high,omitempty"`
 }
 
@@ -58,12 +81,16 @@ func (f *forecaster) serveStreet(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(s.detail(f.cfg.Forecasts, &s.streets[i])) // fails only if the client has disconnected
+	before, err := s.hourBefore(r.Context())
+	if err != nil { // the rest is useful without it
+		f.log.Warn().Err(err).Msg("cannot read the hour before the last for the page")
+	}
+	_ = json.NewEncoder(w).Encode(s.detail(f.cfg.Forecasts, &s.streets[i], before)) // fails only if the client has disconnected
 }
 
-// detail computes the last hour and the forecast of a street from the input of the published
-// forecasts.
-func (s *snapshot) detail(c config.Forecasts, t *streets.Street) streetDetail {
+// detail computes the last two hours and the forecast of a street from the input of the published
+// forecasts. before is the step an hour before, or nil.
+func (s *snapshot) detail(c config.Forecasts, t *streets.Street, before *model.Step) streetDetail {
 	d := streetDetail{Origin: s.step.Origin.UTC(), Interval: s.step.Interval.Seconds(), Basis: model.None}
 	end := s.step.Origin.Truncate(c.Step).Add(time.Duration(c.Periods) * c.Step)
 	n := int(end.Sub(s.step.Origin) / s.step.Interval)
@@ -71,34 +98,57 @@ func (s *snapshot) detail(c config.Forecasts, t *streets.Street) streetDetail {
 	for i := range targets {
 		targets[i] = s.step.TargetOf(time.Duration(i+1) * s.step.Interval)
 	}
-	const kinds = 5 // the fields of streetPoint
-	all := make([][kinds][]float64, model.Hour+n)
+	const kinds = 6 // the fields of streetPoint
+	past := model.Hour
+	if before != nil {
+		past *= 2
+	}
+	all := make([][kinds][]float64, past+n)
 	for i := range all {
 		for k := range kinds {
 			all[i][k] = slices.Repeat([]float64{math.NaN()}, len(t.Detectors))
 		}
 	}
-	out := make([]model.Forecast, n)
 	for i, code := range t.Detectors {
-		r := s.step.Recent(code, c.MaxAge)
-		if r == nil {
+		for n := range all {
+			all[n][1][i] = s.step.Profile(code, time.Duration(n-past)*s.step.Interval)
+			switch {
+			case n >= past:
+			case n >= past-model.Hour:
+				all[n][0][i] = measuredAt(s.step, code, n-past+model.Hour)
+			default:
+				all[n][0][i] = measuredAt(before, code, n)
+			}
+		}
+		out := make([]model.Forecast, len(targets))
+		if r := s.step.Recent(code, c.MaxAge); r != nil {
+			s.step.Forecast(code, r, targets, out, nil)
+			for n, f := range out {
+				if f.Basis != model.None {
+					d.Basis, all[past+n][2][i], all[past+n][3][i], all[past+n][4][i] = d.Basis.Add(f.Basis), f.Value, f.Low, f.High
+				}
+			}
+		}
+		if before == nil {
 			continue
 		}
-		s.step.Forecast(code, r, targets, out, nil)
-		for n := range all {
-			if n < model.Hour && r.Weights[n] > 0 {
-				all[n][0][i] = r.Values[n]
+		if r := before.Recent(code, c.MaxAge); r != nil {
+			since := make([]model.Target, model.Hour)
+			for i := range since {
+				since[i] = before.TargetOf(time.Duration(i+1) * s.step.Interval)
 			}
-			all[n][1][i] = s.step.Profile(code, time.Duration(n-model.Hour)*s.step.Interval)
-			if n >= model.Hour && out[n-model.Hour].Basis != model.None {
-				f := out[n-model.Hour]
-				d.Basis, all[n][2][i], all[n][3][i], all[n][4][i] = d.Basis.Add(f.Basis), f.Value, f.Low, f.High
+			out := make([]model.Forecast, len(since))
+			before.Forecast(code, r, since, out, nil)
+			for n, f := range out {
+				if f.Basis != model.None {
+					all[past-model.Hour+n][5][i] = f.Value
+				}
 			}
 		}
 	}
 	for n := range all {
-		p := streetPoint{Start: s.step.Origin.Add(time.Duration(n-model.Hour) * s.step.Interval).UTC()}
-		for k, field := range [kinds]**float64{&p.Measured, &p.Profile, &p.Forecast, &p.Low, &p.High} {
+		p := streetPoint{Start: s.step.Origin.Add(time.Duration(n-past) * s.step.Interval).UTC()}
+		for k, field := range [kinds]**float64{&p.Measured, &p.Profile, &p.Forecast, &p.Low, &p.High, &p.Earlier} {
 			if v := s.step.KMH(t.Speed(all[n][k])); !math.IsNaN(v) {
 				*field = new(math.Round(v*10) / 10)
 			}

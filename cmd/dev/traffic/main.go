@@ -98,6 +98,7 @@ of the same --seed and --utc-offset.`,
 	townFlags(f, &c.Config, &c.From, &output)
 	f.IntVar(&c.Periods, "periods", c.Periods, "number of periods per street")
 	f.DurationVar(&c.Step, "step", c.Step, "length of a period")
+	f.BoolVar(&c.Details, "details", false, "add the optional members: lengths, speeds of free traffic, and bounds")
 	f.StringVar(&format, "format", forecasts.FormatProtobuf, "protobuf, json or ndjson")
 	return cmd
 }

@@ -23,6 +23,7 @@ type ForecastConfig struct {
 	From    time.Time // start of the first period, in UTC
 	Periods int
 	Step    time.Duration // length of a period
+	Details bool          // add the optional members: lengths, speeds of free traffic, and bounds
 }
 
 // DefaultForecastConfig returns the settings for 1,000 streets and six hours. The caller sets From.
@@ -58,6 +59,13 @@ func Forecasts(cfg ForecastConfig) (iter.Seq[*pb.StreetForecast], error) {
 		for i := range t.Streets {
 			s := &t.Streets[i]
 			f := &pb.StreetForecast{Street: s.Number, Fromnode: s.From, OpenLRcode: s.OpenLR(), Forecast: periods(cfg, t, s)}
+			if cfg.Details {
+				f.Length, f.FreeFlowSpeed = new(math.Round(s.Length)), new(math.Round(freeSpeeds[s.Class&7]))
+				for n, p := range f.Forecast {
+					spread := 0.05 + 0.02*float64(n)
+					p.SpeedLow, p.SpeedHigh, p.Basis = new(math.Round(p.Speed*(1-spread))), new(math.Round(p.Speed*(1+spread))), new("own")
+				}
+			}
 			if !yield(f) {
 				return
 			}

@@ -128,10 +128,14 @@ func (n *Network) Detectors() []string {
 // column detectorCode) and for a forecaster.
 func (n *Network) WriteRegistry(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintln(out, "detectorCode,measureTypes,latitude,longitude,street,fromnode,openlr,length")
+	fmt.Fprintln(out, "detectorCode,measureTypes,latitude,longitude,street,fromnode,openlr,length,name,geometry")
 	for _, d := range n.detectors {
-		fmt.Fprintf(out, "%s,%s,%.6f,%.6f,%d,%d,%s,%.0f\n", d.code, strings.Join(d.types, "+"),
-			(d.Start[1]+d.End[1])/2, (d.Start[0]+d.End[0])/2, d.Number, d.From, d.OpenLR(), d.Length)
+		var course []string
+		for _, p := range d.Course() {
+			course = append(course, fmt.Sprintf("%.6f %.6f", p[0], p[1]))
+		}
+		fmt.Fprintf(out, "%s,%s,%.6f,%.6f,%d,%d,%s,%.0f,%q,\"LINESTRING (%s)\"\n", d.code, strings.Join(d.types, "+"),
+			(d.Start[1]+d.End[1])/2, (d.Start[0]+d.End[0])/2, d.Number, d.From, d.OpenLR(), d.Length, d.Name, strings.Join(course, ", "))
 	}
 	return out.Flush()
 }

@@ -1,6 +1,7 @@
 package town
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"math"
@@ -54,7 +55,9 @@ type Street struct {
 	Class            openlr.FunctionalRoadClass
 	Start, End       [2]float64 // longitude and latitude in degrees
 	Length           float64    // metres
+	Name             string     // says the direction too
 
+	bend    float64 // metres from the middle of the straight line to the middle of the street, to the left
 	index   uint64
 	inward  float64 // 1: towards the centre, -1: away from it
 	road    int     // number of the radial or ring that contains the street; 0: none
@@ -91,6 +94,22 @@ func (s *Street) OpenLR() string {
 		panic(err) // no street of a town is too long for OpenLR
 	}
 	return code
+}
+
+// Course returns the longitudes and latitudes of points along the street, which is an arc.
+func (s *Street) Course() (points [][2]float64) {
+	const parts = 6
+	across := [2]float64{s.Start[1] - s.End[1], (s.End[0] - s.Start[0])} // to the left, in degrees
+	narrow := math.Cos(centreLatitude * math.Pi / 180)
+	across[0], across[1] = across[0]/narrow, across[1]*narrow
+	for i := range parts + 1 {
+		t := float64(i) / parts
+		left := 4 * t * (1 - t) * s.bend / s.Length
+		points = append(points, [2]float64{
+			s.Start[0] + t*(s.End[0]-s.Start[0]) + left*across[0], s.Start[1] + t*(s.End[1]-s.Start[1]) + left*across[1],
+		})
+	}
+	return points
 }
 
 // crossing is a crossing of the grid. {0, 0} is the centre of the town.
@@ -220,10 +239,67 @@ func (g *growth) street(from, to crossing) (s Street, ok bool) {
 	s.Length = math.Hypot(x2-x1, y2-y1)
 	s.inward = (math.Hypot(x1, y1) - math.Hypot(x2, y2)) / s.Length
 	s.forward = s.inward < 0
+	s.bend = s.Length * 0.16 * (chance(g.seed, uint64(first[0]), uint64(first[1]), 10) - 0.5)
+	if first != from {
+		s.bend = -s.bend
+	}
 	if s.road >= firstRing {
 		s.forward = x1*y2 > x2*y1 // counterclockwise
+		s.bend = math.Copysign(s.Length*s.Length/8/math.Hypot(x1, y1), s.inwardSide())
 	}
+	s.Name = s.name(from, to)
 	return s, true
+}
+
+// inwardSide returns -1 if a ring's outer side is on the left of the street, and 1 if it is on the right.
+func (s *Street) inwardSide() float64 {
+	if s.forward {
+		return -1
+	}
+	return 1
+}
+
+var (
+	radials = []string{"East", "Northeast", "North", "Northwest", "West", "Southwest", "South", "Southeast"}
+	trees   = []string{"Chestnut", "Oak", "Linden", "Ash", "Maple", "Elm", "Birch", "Alder", "Willow", "Hazel", "Poplar", "Rowan", "Beech"}
+	trades  = []string{"Market", "Baker", "Mill", "Smith", "Potter", "Weaver", "Ferry", "Cooper", "Tanner", "Mason", "Fisher", "Carter", "Tailor"}
+)
+
+// name returns the name of the street between two crossings, with its place on the road and its
+// direction, which a reader of a list needs.
+func (s *Street) name(from, to crossing) string {
+	switch km := math.Abs(s.metre) / 1000; {
+	case s.road >= firstRing:
+		way := "clockwise"
+		if s.forward {
+			way = "anticlockwise"
+		}
+		side := "north"
+		if s.metre < 0 {
+			side = "south"
+		}
+		return fmt.Sprintf("Ring %d %s, %s km %.1f", s.road-firstRing+1, way, side, km)
+	case s.road > 0:
+		way := "outbound"
+		if s.inward > 0 {
+			way = "inbound"
+		}
+		return fmt.Sprintf("%s Road %s, km %.1f", radials[s.road-1], way, km)
+	}
+	names, line, number, ways := trees, from[0], min(from[1], to[1]), [2]string{"northbound", "southbound"}
+	if from[1] == to[1] {
+		names, line, number, ways = trades, from[1], min(from[0], to[0]), [2]string{"eastbound", "westbound"}
+	}
+	way := ways[0]
+	if to[0] < from[0] || to[1] < from[1] {
+		way = ways[1]
+	}
+	side := ""
+	if line < 0 {
+		line, side = -line, "Lower "
+	}
+	kind := map[openlr.FunctionalRoadClass]string{4: "Avenue", 7: "Lane"}[s.Class]
+	return fmt.Sprintf("%s%s %s %s, block %d", side, names[line%len(names)], cmp.Or(kind, "Street"), way, number)
 }
 
 // degrees converts a position in metres to longitude and latitude.
@@ -247,7 +323,8 @@ func (g *growth) build() (street, reverse Street) {
 		street.Number, street.From, street.To = int32(len(g.built)), g.nodes[p.from], g.nodes[p.to]
 		reverse = street
 		reverse.From, reverse.To, reverse.Start, reverse.End = street.To, street.From, street.End, street.Start
-		reverse.inward, reverse.forward = -street.inward, !street.forward
+		reverse.inward, reverse.forward, reverse.bend = -street.inward, !street.forward, -street.bend
+		reverse.Name = reverse.name(p.to, p.from)
 		return street, reverse
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/paulmach/orb/encoding/wkt"
+
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/lib/settings"
 	"trafficd/schemas/openlr"
@@ -46,6 +48,8 @@ type Columns struct {
 	FromLon  string `setting:"from_lon"` // longitude of the section's start
 	ToLat    string `setting:"to_lat"`   // latitude of the section's end
 	ToLon    string `setting:"to_lon"`   // longitude of the section's end
+	Name     string `setting:"name"`     // name of the street, for the map
+	Geometry string `setting:"geometry"` // course of the section as a WKT LINESTRING of longitudes and latitudes, for the map
 }
 
 // DefaultConfig returns the default settings, without a file.
@@ -53,6 +57,7 @@ func DefaultConfig() Config {
 	return Config{Columns: Columns{
 		Code: "detectorCode", Street: "street", FromNode: "fromnode", OpenLR: "openlr", Length: "length",
 		FromLat: "from_lat", FromLon: "from_lon", ToLat: "to_lat", ToLon: "to_lon",
+		Name: "name", Geometry: "geometry",
 	}}
 }
 
@@ -71,7 +76,9 @@ type Street struct {
 	OpenLR           string
 	Detectors        []string // sorted
 	Lengths          []float64
-	Length           float64 // sum of the lengths in metres; 0 if no detector has one
+	Length           float64   // sum of the lengths in metres; 0 if no detector has one
+	Name             string    // empty if no detector has one
+	Geometry         []float64 // longitudes and latitudes in turn along the street; nil if no detector has one
 }
 
 const (
@@ -163,6 +170,12 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 			length = 0 // missing
 		}
 		s.Detectors, s.Lengths = append(s.Detectors, code), append(s.Lengths, length)
+		s.Name = cmp.Or(s.Name, row[c.Name])
+		if text := row[c.Geometry]; text != "" && s.Geometry == nil {
+			if s.Geometry, err = course(text); err != nil {
+				invalid = append(invalid, fmt.Errorf("the geometry of detector %q is ignored: %w", code, err))
+			}
+		}
 		if locations[i] == nil {
 			continue
 		}
@@ -216,6 +229,19 @@ func join(errs []error, more string) error {
 		errs = append(errs[:maxErrors], fmt.Errorf(more, n))
 	}
 	return errors.Join(errs...)
+}
+
+// course parses a LINESTRING.
+func course(text string) ([]float64, error) {
+	line, err := wkt.UnmarshalLineString(text)
+	if err != nil || len(line) < 2 {
+		return nil, fmt.Errorf("it is %.64q, must be a LINESTRING with at least two points, such as LINESTRING (10.2 56.15, 10.21 56.16)", text)
+	}
+	var points []float64
+	for _, p := range line {
+		points = append(points, math.Round(p[0]*1e6)/1e6, math.Round(p[1]*1e6)/1e6)
+	}
+	return points, nil
 }
 
 var errNoLocation = errors.New("none of its detectors has an OpenLR code or the coordinates of its ends")

@@ -44,6 +44,20 @@ func TestRead(t *testing.T) {
 		{"detectorCode":"D","street":7,"fromnode":2}, {"detectorCode":"E"}, {"detectorCode":"F","street":0}]`)
 }
 
+// TestNameAndGeometry checks that a street has the first name and the first course of its detectors,
+// and that an invalid course is reported but does not exclude the detector.
+func TestNameAndGeometry(t *testing.T) {
+	content := read(t, "a.csv", "detectorCode,street,name,geometry\n"+
+		"A,7,,\nB,7,Ring 1,\"LINESTRING (10 50.5, 10.0000004 50.6, -3 51)\"\nC,7,Other,LINESTRING EMPTY\nD,8,,POINT (1 2)\n")
+	require.Len(t, content.Streets, 2)
+	require.Equal(t, "Ring 1", content.Streets[0].Name)
+	require.Equal(t, []float64{10, 50.5, 10, 50.6, -3, 51}, content.Streets[0].Geometry)
+	require.Equal(t, []string{"D"}, content.Streets[1].Detectors)
+	require.Nil(t, content.Streets[1].Geometry)
+	require.EqualError(t, content.Invalid, `the geometry of detector "D" is ignored: it is "POINT (1 2)", `+
+		`must be a LINESTRING with at least two points, such as LINESTRING (10.2 56.15, 10.21 56.16)`)
+}
+
 // TestNoStreet checks that a file without any street is an error: it would remove every forecast.
 func TestNoStreet(t *testing.T) {
 	f := func(name, text, want string) {

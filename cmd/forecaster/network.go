@@ -1,0 +1,126 @@
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/forecaster/internal/streets"
+)
+
+// streetNetwork is the response of GET /streets: what the daemon's map shows of all streets beyond the
+// layer, in columns. Detectors, Name and Geometry are those of the detectors file.
+type streetNetwork struct {
+	Street    []int32     `json:"street"`
+	FromNode  []int32     `json:"fromnode"`
+	Name      []string    `json:"name"`
+	Detectors [][]string  `json:"detectors"`
+	Geometry  [][]float64 `json:"geometry"` // longitudes and latitudes in turn; null if unknown
+}
+
+// networkSpeeds is the response of GET /streets?minutes=…: speeds of all streets in km/h, in the
+// order of streetNetwork. Unknown ones are null.
+type networkSpeeds struct {
+	Streets  int        `json:"streets"`
+	Measured []*float64 `json:"measured"` // in the latest interval that had ended at the time; only for times that have passed
+	Usual    []*float64 `json:"usual"`    // the profile in the interval that contains the time
+}
+
+// maxMinutes is the largest distance from now for which speeds are served, in minutes. A profile
+// covers the day before and the day after.
+const maxMinutes = 12 * 60
+
+// serveStreets handles GET /streets, for the names on the daemon's map, and GET /streets?minutes=…,
+// for the speeds at a time relative to now.
+func (f *forecaster) serveStreets(w http.ResponseWriter, r *http.Request) {
+	s := f.latest.Load()
+	if s == nil {
+		http.Error(w, "no forecasts have been computed yet", http.StatusServiceUnavailable)
+		return
+	}
+	var response any
+	if text := r.FormValue("minutes"); text == "" {
+		response = s.network()
+	} else {
+		minutes, err := strconv.Atoi(text)
+		if err != nil || minutes < -maxMinutes || minutes > maxMinutes {
+			http.Error(w, "minutes must be a whole number from -720 to 720", http.StatusBadRequest)
+			return
+		}
+		if response, err = s.speeds(r.Context(), time.Now().Add(time.Duration(minutes)*time.Minute), minutes <= 0); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	var out io.Writer = w
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer z.Close()
+		out = z
+	}
+	_ = json.NewEncoder(out).Encode(response) // fails only if the client has disconnected
+}
+
+func (s *snapshot) network() (n streetNetwork) {
+	for i := range s.streets {
+		t := &s.streets[i]
+		n.Street, n.FromNode, n.Name = append(n.Street, t.Street), append(n.FromNode, t.FromNode), append(n.Name, t.Name)
+		n.Detectors, n.Geometry = append(n.Detectors, t.Detectors), append(n.Geometry, t.Geometry)
+	}
+	return n
+}
+
+// speeds returns the speeds of all streets at a time.
+func (s *snapshot) speeds(ctx context.Context, at time.Time, passed bool) (n networkSpeeds, err error) {
+	n.Streets, n.Measured = len(s.streets), make([]*float64, len(s.streets))
+	n.Usual = make([]*float64, len(s.streets))
+	after := at.Sub(s.step.Origin)
+	slot := time.Duration(math.Floor(float64(after)/float64(s.step.Interval))) * s.step.Interval
+	step, place := s.step, model.Hour-1+min(0, int(slot/s.step.Interval))
+	if passed && place < 0 {
+		if step, err = s.hourBefore(ctx); err != nil {
+			return n, err
+		}
+		place += model.Hour
+	}
+	for i := range s.streets {
+		t := &s.streets[i]
+		n.Usual[i] = s.combine(t, func(code string) float64 { return s.step.Profile(code, slot) })
+		if passed && place >= 0 {
+			n.Measured[i] = s.combine(t, func(code string) float64 { return measuredAt(step, code, place) })
+		}
+	}
+	return n, nil
+}
+
+// measuredAt returns the usable reading of a detector at a place of the hour before a step, or NaN.
+func measuredAt(s *model.Step, code string, place int) float64 {
+	if r := s.Recent(code, 2*model.Hour*s.Interval); r != nil && r.Weights[place] > 0 {
+		return r.Values[place]
+	}
+	return math.NaN()
+}
+
+// combine returns the speed of a street in km/h from the values of its detectors, or nil.
+func (s *snapshot) combine(t *streets.Street, value func(code string) float64) *float64 {
+	values := slices.Clone(t.Lengths)
+	for i, code := range t.Detectors {
+		values[i] = value(code)
+	}
+	v := s.step.KMH(t.Speed(values))
+	if math.IsNaN(v) {
+		return nil
+	}
+	return new(math.Round(v*10) / 10)
+}
