@@ -151,7 +151,9 @@ func (d *daemon) operatorRoutes() map[string]http.Handler {
 		add(sites.HealthPath, d.whenStarted(func(ctx *fasthttp.RequestCtx) error { return d.health.Serve(ctx) }))
 	}
 	if d.cfg.UI.Forecaster != "" {
-		routes["GET "+page.StreetPath] = d.cfg.UI.Street()
+		for _, path := range page.ForecasterPaths {
+			routes["GET "+path] = d.cfg.UI.Streets()
+		}
 	}
 	return routes
 }

@@ -36,7 +36,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		MaxStreets:    100_000,
-		Horizons:      []int{0, 15, 30, 45, 60},
+		Horizons:      []int{0, 15, 30, 45, 60, 75, 90, 105},
 		StaleAfter:    30 * time.Minute,
 		Stale:         staleServe,
 		BuildInterval: time.Second,

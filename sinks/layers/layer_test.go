@@ -129,7 +129,7 @@ func TestUnpublishedChangesAreNotBuilt(t *testing.T) {
 }
 
 func TestHorizons(t *testing.T) {
-	l := prepared(DefaultConfig())
+	l := prepared(fiveHorizons())
 	overlapping := forecast(3, 1, noon.Add(25*time.Minute), 1, 77) // 12:25 to 12:40
 	overlapping.Forecast = append(overlapping.Forecast, forecast(3, 1, noon.Add(30*time.Minute), 1, 88).Forecast...)
 	replace(l, []*pb.StreetForecast{forecast(1, 1, noon, 3, 50), forecast(2, 1, noon.Add(45*time.Minute), 1, 50), overlapping})

@@ -24,6 +24,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")) // never ends
 }
 
+// fiveHorizons returns the default settings with horizons of an hour, for tests that count documents
+// or whose forecasts are that long.
+func fiveHorizons() Config {
+	c := DefaultConfig()
+	c.Horizons = []int{0, 15, 30, 45, 60}
+	return c
+}
+
 // noon is a reference time at which daylight saving time does not matter in any zone.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 

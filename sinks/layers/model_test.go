@@ -66,7 +66,7 @@ func change(l *Layer, known map[key]*pb.StreetForecast, random *rand.Rand, now t
 
 func TestUnchangedPiecesAreReused(t *testing.T) {
 	all := city(3000, noon)
-	l := prepared(DefaultConfig())
+	l := prepared(fiveHorizons())
 	built := func() float64 {
 		before := testutil.ToFloat64(piecesBuilt)
 		rebuild(l, noon)
@@ -98,7 +98,7 @@ func TestUnchangedPiecesAreReused(t *testing.T) {
 // TestHorizonsReusePieces checks that at the end of a period each horizon reuses the pieces of the
 // next longer one, whatever the times of the builds are.
 func TestHorizonsReusePieces(t *testing.T) {
-	l := prepared(DefaultConfig())
+	l := prepared(fiveHorizons())
 	replace(l, city(500, noon))
 	l.Publish(noon)
 	built := func(after time.Duration) float64 {
@@ -115,7 +115,7 @@ func TestHorizonsReusePieces(t *testing.T) {
 }
 
 func TestSnapshotsAreImmutable(t *testing.T) {
-	l := prepared(DefaultConfig())
+	l := prepared(fiveHorizons())
 	build := func(speed float64) *snapshot {
 		for street := range int32(300) {
 			l.Put(forecast(street, 1, noon, 6, speed))

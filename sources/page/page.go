@@ -56,7 +56,7 @@ type Settings struct {
 	Forecasts  bool    `json:"forecasts"`  // whether there is a feed of forecasts
 	LeftHand   bool    `json:"leftHand"`
 	Basemap    bool    `json:"basemap"`    // whether basemapName exists
-	Forecaster bool    `json:"forecaster"` // whether StreetPath exists
+	Forecaster bool    `json:"forecaster"` // whether ForecasterPaths exist
 	Sites      bool    `json:"sites"`      // whether the archive has current speeds of detectors, for operators
 
 	MeasureTypes []MeasureType `json:"measureTypes,omitempty"` // for operators
@@ -108,12 +108,12 @@ func digest(content []byte) string { return fmt.Sprintf("%x", xxhash.Sum64(conte
 
 const operatorsEntry = "index.html" // entry file of the page for operators
 
-// StreetPath is the path of the forecaster's details about a street. Only operators can request it,
-// because it is not part of the contract with clients.
-const StreetPath = "/street"
+// ForecasterPaths are the paths of the forecaster's details about a street and about all streets.
+// Only operators can request them, because they are not part of the contract with clients.
+var ForecasterPaths = []string{"/street", "/streets"}
 
-// Street returns the handler of StreetPath, a reverse proxy to the forecaster.
-func (c Config) Street() http.Handler {
+// Streets returns the handler of ForecasterPaths, a reverse proxy to the forecaster.
+func (c Config) Streets() http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: c.Forecaster}) },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {

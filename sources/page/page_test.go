@@ -33,7 +33,7 @@ func TestStreet(t *testing.T) {
 	c := Config{Forecaster: strings.TrimPrefix(forecaster.URL, "http://")}
 	street := func(query string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		c.Street().ServeHTTP(w, httptest.NewRequest(http.MethodGet, StreetPath+query, nil))
+		c.Streets().ServeHTTP(w, httptest.NewRequest(http.MethodGet, ForecasterPaths[0]+query, nil))
 		return w
 	}
 	require.Equal(t, "/street?street=7&fromnode=1", street("?street=7&fromnode=1").Body.String())

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ const (
 type Status struct {
 	Time       time.Time  `json:"time"`
 	Version    string     `json:"version"`
+	Host       string     `json:"host"` // name of the machine or container
 	Started    time.Time  `json:"started"`
 	State      ops.State  `json:"state"`
 	Summary    []string   `json:"summary"` // problems and remedies, worst first; empty if there are none
@@ -220,9 +222,10 @@ func (r *Recorder) Now() Status {
 	s, ready := newSample(r.gatherer, r.ingestPath, now), r.readiness()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	oldest := &r.recent[0] // not the last one: clients may send only a few times a minute
+	oldest := &r.recent[0]   // not the last one: clients may send only a few times a minute
+	host, _ := os.Hostname() // unknown: empty
 	st := Status{
-		Time: now.UTC(), Version: r.version, Started: r.started, State: ready.State,
+		Time: now.UTC(), Version: r.version, Host: host, Started: r.started, State: ready.State,
 		Rates: Rates{
 			s.rate(oldest, "ingest_batches_total", "OK"), s.rates(oldest, "ingest_items_accepted_total"),
 			s.rates(oldest, "ingest_items_rejected_total"),

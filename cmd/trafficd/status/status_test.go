@@ -190,7 +190,7 @@ const examplePath = "../../../sources/page/app/src/status.example.json"
 func TestDocument(t *testing.T) {
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	text, err := json.MarshalIndent(Status{
-		Time: at, Version: "v1", Started: at, State: ops.Degraded, Summary: []string{"ClickHouse is slow."},
+		Time: at, Version: "v1", Host: "traffic-1", Started: at, State: ops.Degraded, Summary: []string{"ClickHouse is slow."},
 		Rates: Rates{1, 14000, 12}, Latency: &Latency{.01, .05}, Codes: []Code{{"UNKNOWN_DETECTOR", 7, .5}},
 		Clients: []Client{{"acme", 1, 14000, 12, &at}}, Journal: Journal{1e6, 1e10, 1e11},
 		Stores:     []Store{{"clickhouse", 2, 28000, 3.5, "connection refused", 1}},
@@ -251,6 +251,21 @@ func requireConforms(t *testing.T, schema, value any, path string) {
 	default:
 		require.Contains(t, []string{"number", "integer", "[number null]"}, fmt.Sprint(s["type"]), path)
 	}
+}
+
+// TestSameReasonOnce checks that a reason of several components is one sentence.
+func TestSameReasonOnce(t *testing.T) {
+	d := start(t, false)
+	all := map[string]ops.Component{}
+	for name, reason := range map[string]string{"keys": "no such file", "registry": "no such file", "settings": "another"} {
+		var c ops.Component
+		c.Add(ops.Degraded, ops.StoreUnreachable, reason)
+		all[name] = c
+	}
+	d.ready = ops.NewReadiness(all)
+	require.Equal(t, []string{
+		"keys, registry: no such file; see the runbook, TrafficdStoreUnreachable.", "settings: another; see the runbook, TrafficdStoreUnreachable.",
+	}, d.recorder.Now().Summary)
 }
 
 func TestSummary(t *testing.T) {

@@ -22,6 +22,7 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 		return cmp.Or(rank[ready.Components[a].State]-rank[ready.Components[b].State], cmp.Compare(a, b))
 	})
 	sentences := consequences(ready)
+	said := map[string]int{} // index of the sentence with these reasons
 	for _, name := range names {
 		c := ready.Components[name]
 		if c.State == ops.OK {
@@ -54,6 +55,11 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 		if since != "" {
 			name += " (" + since + ")"
 		}
+		if at, ok := said[reasons]; ok { // one cause in several components
+			sentences[at] = strings.Replace(sentences[at], ": "+reasons, ", "+name+": "+reasons, 1)
+			continue
+		}
+		said[reasons] = len(sentences)
 		sentences = append(sentences, fmt.Sprintf("%s: %s.", name, reasons))
 	}
 	return sentences

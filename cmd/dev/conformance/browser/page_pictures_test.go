@@ -92,19 +92,19 @@ func TestPages(t *testing.T) {
 const writePictures = "SCREENSHOTS"
 
 // mapComplete is true when the map and its ground are drawn.
-const mapComplete = `window.streets?.drawn && window.map.getLayer("land") && window.map.loaded() && !window.map._render_queued`
+const mapComplete = `window.streets?.drawn && window.map.getLayer("ground") && window.map.loaded() && !window.map._render_queued`
 
 // darken changes to the dark theme and waits until everything is redrawn.
 func (p *tab) darken(view string) {
 	p.t.Helper()
-	const sea = `window.map?.getLayer("sea") && window.map.getPaintProperty("sea", "background-color")`
+	const ground = `window.map?.getLayer("ground") && window.map.getPaintProperty("ground", "background-color")`
 	var before string
 	if view == "map" {
-		p.eval(&before, sea)
+		p.eval(&before, ground)
 	}
 	p.scheme("dark")
 	if view == "map" {
-		p.until(sea+` !== %q && `+mapComplete, before)
+		p.until(ground+` !== %q && `+mapComplete, before)
 	}
 	p.eval(new(any), "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))")
 }

@@ -7,8 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
-	"net/http"
+		"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,7 +65,7 @@ func forecastsFrom(t *testing.T, feed string, then, written time.Time) {
 // pageForecasts describes forecasts for the four hours from a time on.
 func pageForecasts(from time.Time) town.ForecastConfig {
 	cfg := town.DefaultForecastConfig()
-	cfg.Streets, cfg.Periods, cfg.From = pageStreets, 16, from
+	cfg.Streets, cfg.Periods, cfg.From, cfg.Details = pageStreets, 16, from, true
 	return cfg
 }
 
@@ -200,45 +199,48 @@ type shown struct {
 	Street   []int32 `json:"street"`
 	Fromnode []int32 `json:"fromnode"`
 	Steps    []int   `json:"steps"`
+
+	Speed    []*float64 `json:"speed"` // null: unknown
+	Low      []*float64 `json:"low"`
+	High     []*float64 `json:"high"`
+	FreeFlow []*float64 `json:"freeFlow"`
+	Delay    []*float64 `json:"delay"`
+	Worst    []int      `json:"worst"` // indexes of streets
 }
 
-const readShown = `window.shown && {...window.shown, street: [...window.shown.street], fromnode: [...window.shown.fromnode], steps: [...window.shown.steps]}`
+const readShown = `window.shown && Object.fromEntries(Object.entries(window.shown).map(([k, v]) => [k, ArrayBuffer.isView(v) ? [...v] : v]))`
 
-// wantSteps computes the colour of each street from the layers themselves.
-func wantSteps(d *daemontest.Trafficd, scale string, horizon int, horizons []int) map[[2]int32]int {
+// wantStreets returns the streets of the layer with a horizon, with their optional members.
+func wantStreets(d *daemontest.Trafficd, horizon int) map[[2]int32]*pb.StreetForecast {
 	d.T.Helper()
-	free, speed := map[[2]int32]float64{}, map[[2]int32]float64{}
-	for _, h := range horizons {
-		a, body := d.Layer("map", fmt.Sprintf("?horizon=%d", h))
-		require.Equal(d.T, http.StatusOK, a.StatusCode)
-		var all pb.StreetForecastResponse
-		require.NoError(d.T, proto.Unmarshal(body, &all))
-		for _, s := range all.StreetForecast {
-			id := [2]int32{s.Street, s.Fromnode}
-			free[id] = max(free[id], s.Forecast[0].Speed)
-			if h == horizon {
-				speed[id] = s.Forecast[0].Speed
-			}
+	a, body := d.Layer("map", fmt.Sprintf("?fields=all&horizon=%d", horizon))
+	require.Equal(d.T, http.StatusOK, a.StatusCode)
+	var all pb.StreetForecastResponse
+	require.NoError(d.T, proto.Unmarshal(body, &all))
+	streets := map[[2]int32]*pb.StreetForecast{}
+	for _, s := range all.StreetForecast {
+		streets[[2]int32{s.Street, s.Fromnode}] = s
+	}
+	return streets
+}
+
+// wantStep computes the colour of a street from the layer itself.
+func wantStep(s *pb.StreetForecast, scale string) (step int) {
+	v := s.Forecast[0].Speed
+	if scale == "relative" {
+		v = float64(float32(v)) / float64(float32(s.GetFreeFlowSpeed())) // as the page keeps them
+	}
+	for _, b := range map[string][]float64{"relative": {.25, .5, .75, .9}, "absolute": {15, 30, 50, 80}}[scale] {
+		if v >= b {
+			step++
 		}
 	}
-	bounds := map[string][]float64{"relative": {.25, .5, .75, .9}, "absolute": {15, 30, 50, 80}}[scale]
-	steps := map[[2]int32]int{}
-	for id, f := range free {
-		v, ok := speed[id]
-		if scale == "relative" {
-			v = float64(float32(v)) / float64(float32(f)) // as the page keeps them
-		}
-		if steps[id] = 0; !ok || math.IsNaN(v) {
-			steps[id] = 255
-			continue
-		}
-		for _, b := range bounds {
-			if v >= b {
-				steps[id]++
-			}
-		}
-	}
-	return steps
+	return step
+}
+
+// wantDelay computes the delay on a street in minutes as the contract says.
+func wantDelay(s *pb.StreetForecast) float64 {
+	return max(0, 3.6*s.GetLength()*(1/s.Forecast[0].Speed-1/s.GetFreeFlowSpeed())) / 60
 }
 
 // TestMapPage follows one layer on the map: its colours, a street, a client with a key, changes,
@@ -267,25 +269,40 @@ func TestMapPage(t *testing.T) {
 func mapColours(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
-	horizons := []int{0, 15, 30, 45, 60}
+	horizons := []int{0, 15, 30, 45, 60, 75, 90, 105}
 	p.until("window.shown && window.shown.street.length == %d && window.layersLoaded == %d", pageStreets, len(horizons))
 	for i, horizon := range horizons {
 		p.eval(new(any), `(() => { const e = document.querySelector("input[type=range]"); e.value = %d; e.dispatchEvent(new Event("input", {bubbles: true})) })()`, i)
+		want := wantStreets(d, horizon)
+		require.Len(t, want, pageStreets)
 		for _, scale := range []string{"relative", "absolute"} {
-			p.eval(new(any), `document.querySelectorAll("input[name=scale]")[%d].click()`, map[string]int{"relative": 0, "absolute": 1}[scale])
+			p.eval(new(any), `document.querySelector("input[name=scale][value=%s]").click()`, scale)
 			p.until("window.shown.horizon == %d && window.shown.scale == %q", horizon, scale)
 			var s shown
 			p.eval(&s, readShown)
-			got := map[[2]int32]int{}
+			require.Len(t, s.Street, pageStreets)
+			worst := 0.0
 			for k, id := range s.Street {
-				got[[2]int32{id, s.Fromnode[k]}] = s.Steps[k]
+				w := want[[2]int32{id, s.Fromnode[k]}]
+				require.NotNil(t, w, "street %d", id)
+				require.Equal(t, wantStep(w, scale), s.Steps[k], "street %d, horizon %d, %s", id, horizon, scale)
+				for _, v := range []struct {
+					want float64
+					got  *float64
+				}{
+					{w.Forecast[0].Speed, s.Speed[k]}, {w.Forecast[0].GetSpeedLow(), s.Low[k]}, {w.Forecast[0].GetSpeedHigh(), s.High[k]},
+					{w.GetFreeFlowSpeed(), s.FreeFlow[k]},
+				} {
+					require.NotNil(t, v.got, "street %d", id)
+					require.InDelta(t, float32(v.want), *v.got, 0, "street %d, horizon %d", id, horizon)
+				}
+				require.InDelta(t, wantDelay(w), *s.Delay[k], 1e-5, "street %d, horizon %d", id, horizon)
+				worst = max(worst, wantDelay(w))
 			}
-			want := wantSteps(d, scale, horizon, horizons)
-			require.Len(t, want, pageStreets)
-			for id, step := range want {
-				require.Equal(t, step, got[id], "street %d, horizon %d, %s", id, horizon, scale)
+			if horizon == 0 {
+				require.Len(t, s.Worst, 10)
+				require.InDelta(t, worst, *s.Delay[s.Worst[0]], 1e-5)
 			}
-			require.Len(t, got, pageStreets)
 		}
 	}
 	require.Empty(t, p.takeMessages())
@@ -296,7 +313,7 @@ func mapColours(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) 
 func mapStreet(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
-	p.until("window.shown && window.streets.drawn && window.layersLoaded == 5")
+	p.until("window.shown && window.streets.drawn && window.layersLoaded == 8")
 	var s shown
 	p.eval(&s, readShown)
 	_, body := d.Layer("map", fmt.Sprintf("?street=%d", s.Street[0]))
@@ -329,9 +346,9 @@ func mapStreet(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 		p.do(chromedp.Click(chromedp.CSS(".street button")))
 	}
 	p.do(chromedp.SendKeys(chromedp.CSS("input[type=range]"), kb.ArrowRight))
-	p.until(`window.shown.horizon == 45 && document.querySelector("output").innerText == "+45 min"`)
+	p.until(`window.shown.horizon == 15 && document.querySelector("output").innerText.endsWith(" in 15 min")`)
 	p.do(chromedp.SendKeys(chromedp.CSS(".panel button"), " "))
-	p.until(`window.shown.horizon != 45`) // it plays
+	p.until(`window.shown.horizon != 15`) // it plays
 	p.until(`document.body.innerText.includes("they do not follow the road")`)
 	require.Empty(t, p.takeMessages())
 }
@@ -390,18 +407,18 @@ func mapClient(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 func mapChanges(t *testing.T, d *daemontest.Trafficd, chrome browser, feed string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
-	p.until("window.layersLoaded == 5")
+	p.until("window.layersLoaded == 8")
 	changeFile(t, feed)
-	p.eval(new(any), `document.querySelectorAll("input[name=scale]")[1].click()`)
+	p.eval(new(any), `document.querySelector("input[name=scale][value=absolute]").click()`)
 	p.until(`window.shown.scale == "absolute"`)
 	var s shown
 	d.Eventually(func() bool {
-		want := wantSteps(d, "absolute", 30, []int{30})
+		want := wantStreets(d, 0)
 		p.eval(&s, readShown)
 		for k, id := range s.Street {
-			step, kept := want[[2]int32{id, s.Fromnode[k]}]
-			if !kept {
-				step = 255
+			step := 255
+			if w := want[[2]int32{id, s.Fromnode[k]}]; w != nil {
+				step = wantStep(w, "absolute")
 			}
 			if step != s.Steps[k] {
 				return false

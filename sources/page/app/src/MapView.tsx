@@ -2,12 +2,16 @@ import * as maplibregl from "maplibre-gl";
 import workerUrl from "maplibre-gl/dist/maplibre-gl-worker.mjs?worker&url";
 import "maplibre-gl/dist/maplibre-gl.css";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { basemap } from "./basemap";
+import { readAddress, writeAddress } from "./address";
+import { basemap, coastZoom, plainGround } from "./basemap";
 import type { LayerState } from "./client";
+import { delay, worst } from "./delays";
+import { Hover, type StreetState } from "./Hover";
 import { Rings, useHealth, useSick } from "./health";
-import { Freshness, Legend, Search, SitesNote } from "./MapPanel";
-import type { Geometry } from "./network";
-import { dark as darkPalette, light, none, type Scale, stepOf } from "./palette";
+import { Freshness, Legend, Notes, Search, SitesNote, TimeSlider, WorstDelays } from "./MapPanel";
+import type { Geometry, Speeds } from "./network";
+import { dark as darkPalette, light, none, type Scale, scales, stepOf } from "./palette";
+import { along, useRoads, useSpeedsAt } from "./roads";
 import { SickOnMap } from "./SickDetectors";
 import { SitePanel } from "./SitePanel";
 import { StreetPanel } from "./StreetPanel";
@@ -26,6 +30,13 @@ export interface Shown {
   street: Int32Array;
   fromnode: Int32Array;
   steps: Uint8Array;
+  /** What the page shows of each street: speed, bounds and free flow in km/h, delay in minutes; NaN where unknown. */
+  speed: Float32Array;
+  low: Float32Array;
+  high: Float32Array;
+  freeFlow: Float32Array;
+  delay: Float32Array;
+  worst: number[];
 }
 
 declare global {
@@ -49,29 +60,51 @@ const empty: Geometry = {
 
 const software = drawsInSoftware();
 
-const frameInterval = 700; // ms between horizons while playing
+const frameInterval = 700; // ms between times while playing
+
+/** Times before now whose measurements can be shown, in minutes. */
+const measuredTimes = Array.from({ length: 8 }, (_, i) => 15 * (i - 8));
+
+const worstCount = 10;
+
+const nothing = new Float32Array();
 
 /** The forecast layer on a map. `base` is the daemon's address relative to the page. */
 export default function MapView(props: {
   base: string;
   apiKey: string;
   settings: Settings;
+  operator: boolean;
   onKeyRefused?: (why: string) => void;
 }) {
-  const { base, apiKey, settings } = props;
+  const { base, apiKey, settings, operator } = props;
   const colours = useDark() ? darkPalette : light;
   const host = useRef<HTMLDivElement>(null);
   const streets = useRef(useMemo<Streets>(() => (software ? new RasterStreets() : new GlStreets()), []));
   const map = useRef<maplibregl.Map | null>(null);
   const worker = useRef<Worker | null>(null);
-  const layers = useRef(new Map<number, Float32Array>()); // speeds by horizon
-  const freeFlow = useRef<Float32Array>(new Float32Array()); // over all layers so far
-  const fitted = useRef(false);
-  const [geometry, setGeometry] = useState(empty);
+  const layers = useRef(new Map<number, Speeds>()); // by horizon
+  const freeFlow = useRef<Float32Array>(nothing);
+  const lengths = useRef<Float32Array>(nothing);
+  const address = useRef(useMemo(() => readAddress(location.hash), []));
+  const fitted = useRef(address.current.place !== undefined);
+  const [straight, setGeometry] = useState(empty); // as the OpenLR codes have it
+  const roads = useRoads(base, settings.forecaster, straight);
+  const geometry = useMemo(() => along(straight, roads), [straight, roads]);
   const [arrived, setArrived] = useState(0); // grows with each layer
+  const times = useMemo(
+    () => [...(settings.forecaster ? measuredTimes : []), ...settings.horizons],
+    [settings],
+  );
   // Without horizons it is undefined, so that the whole layer is shown, with the first period of each street.
-  const [horizon, setHorizon] = useState(settings.horizons.includes(30) ? 30 : settings.horizons[0]);
-  const [chosenScale, setScale] = useState<Scale>();
+  const [minutes, setMinutes] = useState(
+    times.find((t) => t === address.current.minutes) ?? times.find((t) => t >= 0),
+  );
+  const horizon = minutes === undefined || minutes >= 0 ? minutes : settings.horizons[0]; // of the layer
+  const at = useSpeedsAt(base, roads, minutes ?? 0);
+  const [chosenScale, setScale] = useState<Scale | undefined>(
+    scales.find((s) => s === address.current.colours),
+  );
   const sites = useSites(base, settings.sites);
   const hasSites = sites.places.length > 0;
   const withStreets = settings.forecasts || !hasSites; // the streets, or why there are none
@@ -79,12 +112,17 @@ export default function MapView(props: {
     () => sites.places.some((p) => p.sites.some((s) => s.usual !== undefined)),
     [sites],
   );
-  const scale = chosenScale ?? (withStreets || compared ? "relative" : "absolute");
+  const hasFreeFlow = useMemo(() => freeFlow.current.some((v) => v > 0), [arrived]);
+  const choices: Scale[] = [];
+  if (withStreets && hasFreeFlow) choices.push("relative");
+  if (roads || compared) choices.push("usual");
+  choices.push("absolute");
+  const scale = chosenScale && choices.includes(chosenScale) ? chosenScale : choices[0];
   const sick = useSick(useHealth(base, settings.sites));
   const rings = useRef<Rings | null>(null);
   const dots = useRef<Dots | null>(null);
-  const look = useRef({ colours, old: false });
-  look.current = { colours, old: sites.problem !== "" };
+  const look = useRef({ colours, old: false, alone: true });
+  look.current = { colours, old: sites.problem !== "", alone: !settings.forecasts };
   const shownSites = useRef(sites);
   const [chosenPlace, setChosenPlace] = useState("");
   const [known, setKnown] = useState(0); // places with a current speed
@@ -95,26 +133,43 @@ export default function MapView(props: {
   const [selected, setSelected] = useState(-1);
   const [forecasts, setForecasts] = useState(0);
   const [mapError, setMapError] = useState("");
+  const [canDraw, setCanDraw] = useState(true);
+  const [coast, setCoast] = useState(false); // the map shows so much that coastlines and borders are right
 
   useEffect(() => {
     streets.current.leftHand = settings.leftHand;
-    const created = new maplibregl.Map({
-      container: host.current!,
-      center: [10, 50],
-      zoom: 4,
-      attributionControl: settings.basemap ? { compact: true } : false,
-      dragRotate: false,
-      pitchWithRotate: false,
-      maxPitch: 0, // RasterStreets needs a flat map
-      canvasContextAttributes: { antialias: !software },
-      pixelRatio: software ? 1 : undefined,
-    });
+    const [longitude, latitude, zoom] = address.current.place ?? [10, 50, 4];
+    let created: maplibregl.Map;
+    try {
+      created = new maplibregl.Map({
+        container: host.current!,
+        style: plainGround(look.current.colours),
+        center: [longitude, latitude],
+        zoom,
+        attributionControl: settings.basemap ? { compact: true } : false,
+        dragRotate: false,
+        pitchWithRotate: false,
+        maxPitch: 0, // RasterStreets needs a flat map
+        canvasContextAttributes: { antialias: !software },
+        pixelRatio: software ? 1 : undefined,
+      });
+    } catch {
+      setCanDraw(false);
+      return;
+    }
     created.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
     created.addControl(new maplibregl.ScaleControl(), "bottom-right");
     created.getCanvas().setAttribute("aria-label", "Map of the street forecasts");
     created.on("click", (e) => {
       setChosenPlace("");
       setSelected(streets.current.near(e.point, 12));
+    });
+    created.on("moveend", (e) => {
+      setCoast((shown) => shown || (fitted.current && created.getZoom() < coastZoom));
+      if (!(e as { originalEvent?: Event }).originalEvent) return;
+      const { lng, lat } = created.getCenter();
+      address.current.place = [lng, lat, created.getZoom()];
+      keep(address.current);
     });
     // After the handler above: a dot below the pointer wins over a street.
     dots.current = new Dots(created, (place) => {
@@ -128,7 +183,7 @@ export default function MapView(props: {
     created.on("style.load", () => {
       // also after the WebGL context was lost
       streets.current.attach(created);
-      dots.current!.attach(look.current.colours, look.current.old);
+      dots.current!.attach(look.current.colours, look.current.old, look.current.alone);
       rings.current!.attach();
     });
     map.current = created;
@@ -141,7 +196,7 @@ export default function MapView(props: {
     let gone = false;
     const archive = settings.basemap ? new URL("basemap.pmtiles", location.href).href : undefined;
     streets.current.setColours(colours);
-    basemap(colours, archive).then(
+    basemap(colours, coast, archive).then(
       (style) => {
         const m = map.current;
         if (gone || !m) return;
@@ -154,7 +209,7 @@ export default function MapView(props: {
     return () => {
       gone = true;
     };
-  }, [colours, settings]);
+  }, [colours, coast, settings]);
 
   useEffect(() => {
     if (!settings.forecasts) {
@@ -166,11 +221,11 @@ export default function MapView(props: {
     worker.current = w;
     w.onmessage = ({ data }: MessageEvent<Report>) => {
       if (data.type === "geometry") {
-        streets.current.setGeometry(data.geometry);
         setGeometry(data.geometry);
       } else if (data.type === "speeds") {
         layers.current.set(data.horizon, data.speeds);
         freeFlow.current = data.freeFlow;
+        lengths.current = data.length;
         window.layersLoaded = layers.current.size;
         setArrived((n) => n + 1);
       } else if (data.type === "state") {
@@ -185,9 +240,10 @@ export default function MapView(props: {
     send({
       type: "start",
       base: new URL(base, location.href).href,
+      alive: new URL("settings.json", location.href).href,
       key: apiKey,
       horizons: settings.horizons,
-      horizon,
+      horizon: horizon as number,
     });
     const visibility = () => send({ type: "visible", visible: document.visibilityState === "visible" });
     document.addEventListener("visibilitychange", visibility);
@@ -197,21 +253,67 @@ export default function MapView(props: {
     };
   }, [base, apiKey, settings]);
 
-  useEffect(() => worker.current?.postMessage({ type: "horizon", horizon } satisfies Request), [horizon]);
+  useEffect(
+    () => worker.current?.postMessage({ type: "horizon", horizon: horizon as number } satisfies Request),
+    [horizon],
+  );
+
+  useLayoutEffect(() => streets.current.setGeometry(geometry), [geometry]);
+
+  /** What is shown of all streets at the chosen time. */
+  const values = useMemo(() => {
+    const layer = layers.current.get(horizon as number);
+    const current = at?.minutes === (minutes ?? 0) ? at : undefined;
+    const past = minutes !== undefined && minutes < 0;
+    const speed = (past ? current?.measured : layer?.speed) ?? nothing;
+    return {
+      speed,
+      low: (past ? undefined : layer?.low) ?? nothing,
+      high: (past ? undefined : layer?.high) ?? nothing,
+      usual: current?.usual ?? nothing,
+      freeFlow: freeFlow.current,
+      length: lengths.current,
+      measured: current?.measured ?? nothing,
+      ready: past ? current !== undefined : layer !== undefined,
+    };
+  }, [geometry, arrived, horizon, minutes, at]);
+
+  const worstAt = useMemo(() => {
+    const of = (h?: number) => {
+      const speed = layers.current.get(h as number)?.speed;
+      const columns = { freeFlow: freeFlow.current, length: lengths.current };
+      return { minutes: h, speed, streets: speed ? worst({ speed, ...columns }, worstCount) : [] };
+    };
+    const near = (m: number) =>
+      settings.horizons.toSorted((a, b) => Math.abs(a - m) - Math.abs(b - m))[0] as number | undefined;
+    return [...new Set([near(0), near(30)])].map(of);
+  }, [arrived, settings]);
 
   useLayoutEffect(() => {
-    const speeds = layers.current.get(horizon);
-    if (!speeds) return;
+    if (!values.ready) return;
     const value = new Uint8Array(geometry.street.length).fill(none);
+    const reference = scale === "usual" ? values.usual : values.freeFlow;
     let known = 0;
-    for (let i = 0; i < speeds.length; i++) {
-      value[i] = stepOf(speeds[i], freeFlow.current[i], scale);
-      if (value[i] !== none) known++;
+    for (let i = 0; i < values.speed.length; i++) {
+      value[i] = stepOf(values.speed[i], reference[i] ?? Number.NaN, scale);
+      if (!Number.isNaN(values.speed[i])) known++;
     }
     setForecasts(known);
     streets.current.setSteps(value);
-    window.shown = { horizon, scale, street: geometry.street, fromnode: geometry.fromnode, steps: value };
-  }, [geometry, arrived, horizon, scale]);
+    window.shown = {
+      horizon: minutes as number,
+      scale,
+      street: geometry.street,
+      fromnode: geometry.fromnode,
+      steps: value,
+      speed: values.speed,
+      low: values.low,
+      high: values.high,
+      freeFlow: values.freeFlow,
+      delay: values.speed.map((v, i) => delay(v, values.freeFlow[i], values.length[i])),
+      worst: worstAt[0].streets,
+    };
+  }, [geometry, values, minutes, scale, worstAt]);
 
   useLayoutEffect(() => {
     shownSites.current = sites;
@@ -223,7 +325,8 @@ export default function MapView(props: {
   useEffect(() => rings.current?.set(sites.places, sick), [sites, sick]);
 
   useEffect(() => {
-    if (map.current?.getLayer("sites")) dots.current?.attach(look.current.colours, look.current.old);
+    if (map.current?.getLayer("sites"))
+      dots.current?.attach(look.current.colours, look.current.old, look.current.alone);
   }, [sites.problem !== ""]);
 
   const place = sites.places.find((p) => placeId(p) === chosenPlace);
@@ -243,28 +346,50 @@ export default function MapView(props: {
   }, [hasSites]);
 
   useEffect(() => {
-    if (fitted.current || geometry.segments.length === 0 || !map.current) return;
-    fitted.current = true;
-    fit(map.current, extent(geometry.segments));
-  }, [geometry]);
+    if (geometry.segments.length === 0 || !map.current) return;
+    const wanted = address.current.street;
+    const found = wanted ? indexOf(geometry, wanted) : -1;
+    if (!fitted.current) {
+      fitted.current = true;
+      if (found >= 0) show(found);
+      else fit(map.current, extent(geometry.segments));
+    }
+    if (found >= 0) setSelected(found);
+  }, [straight]);
 
   useEffect(() => {
     if (!playing) return;
-    const next = (h: number) =>
-      settings.horizons[(settings.horizons.indexOf(h) + 1) % settings.horizons.length];
-    const timer = setInterval(() => setHorizon(next), frameInterval);
+    const next = (t?: number) => times[(times.indexOf(t as number) + 1) % times.length];
+    const timer = setInterval(() => setMinutes(next), frameInterval);
     return () => clearInterval(timer);
-  }, [playing, settings]);
+  }, [playing, times]);
 
   useEffect(() => {
     streets.current.select(selected);
+    if (selected >= 0) uncover(map.current, segmentsOf(geometry, selected));
   }, [selected]);
 
+  const first = times.find((t) => t >= 0);
+  useEffect(() => {
+    if (geometry.street.length === 0) return; // the street of the address is not known yet
+    address.current = {
+      ...address.current,
+      street: selected < 0 ? undefined : `${geometry.street[selected]}/${geometry.fromnode[selected]}`,
+      minutes: minutes === first ? undefined : minutes,
+      colours: chosenScale,
+    };
+    keep(address.current);
+  }, [selected, minutes, chosenScale]);
+
+  const show = (index: number) => {
+    const own = segmentsOf(geometry, index);
+    if (own.length === 0 || !map.current) return;
+    fit(map.current, extent(own), true);
+  };
   const choose = (index: number) => {
     setChosenPlace("");
     setSelected(index);
-    const own = geometry.segments.filter((_, k) => geometry.owner[k >> 2] === index);
-    if (own.length > 0) map.current?.fitBounds(extent(own), { padding: 140, maxZoom: 15, animate: false });
+    show(index);
   };
   const chooseSite = (code: string) => {
     const found = sites.places.find((p) => p.sites.some((s) => s.detectorCode === code));
@@ -281,26 +406,34 @@ export default function MapView(props: {
     setSelected(-1);
     setChosenPlace("");
   }, []);
-  const notes = useMemo(
-    () => (
-      <>
-        {geometry.undecodable > 0 && (
-          <p class="note">{geometry.undecodable} streets have no valid OpenLR code and are not drawn.</p>
-        )}
-        {geometry.street.length > 0 && (
-          <p class="note">
-            Lines connect the location reference points of each OpenLR code; they do not follow the road.
-          </p>
-        )}
-        {mapError && <p class="note bad">{mapError}</p>}
-      </>
-    ),
-    [geometry, mapError],
-  );
+  const nameOf = (i: number) => roads?.name[i] || `Street ${geometry.street[i]}`;
+  const describe = (i: number): StreetState => ({
+    name: nameOf(i),
+    speed: values.speed[i],
+    low: values.low[i] ?? Number.NaN,
+    high: values.high[i] ?? Number.NaN,
+    usual: values.usual[i] ?? Number.NaN,
+    freeFlow: values.freeFlow[i],
+    delay: delay(values.speed[i], values.freeFlow[i], values.length[i]),
+    measured: minutes === 0 ? (values.measured[i] ?? Number.NaN) : Number.NaN,
+    past: minutes !== undefined && minutes < 0,
+  });
+  const next = () => {
+    const list = worst(values, geometry.street.length);
+    return list.length > 0 ? list[(list.indexOf(selected) + 1) % list.length] : -1;
+  };
 
   return (
     <div class={`map-view ${stale && withStreets ? "stale" : ""} ${selected >= 0 || place ? "chosen" : ""}`}>
-      <div class="map" ref={host} />
+      <div class="map" ref={host}>
+        {!canDraw && (
+          <p class="empty" role="alert">
+            This browser cannot draw the map, because WebGL is not available or is switched off. The search,
+            the list of delays and the charts work without it.
+          </p>
+        )}
+      </div>
+      <Hover map={canDraw ? map : undefined} streets={streets.current} describe={describe} />
       <section class="panel" aria-label={withStreets ? "Forecast" : "Sites"}>
         {withStreets && (
           <Freshness
@@ -310,37 +443,54 @@ export default function MapView(props: {
             error={error}
             streets={geometry.street.length}
             forecasts={forecasts}
+            measured={minutes !== undefined && minutes < 0}
             onStale={setStale}
           />
         )}
         <SitesNote sites={sites} known={known} />
         <SickOnMap sick={sick} onChosen={chooseSite} />
-        {settings.horizons.length > 0 && withStreets && (
-          <div class="row">
-            <button type="button" aria-pressed={playing} onClick={() => setPlaying(!playing)}>
-              {playing ? "Pause" : "Play"}
-            </button>
-            <input
-              type="range"
-              aria-label="Horizon"
-              aria-valuetext={`in ${horizon} minutes`}
-              min={0}
-              max={settings.horizons.length - 1}
-              value={settings.horizons.indexOf(horizon)}
-              onInput={(e) => setHorizon(settings.horizons[e.currentTarget.valueAsNumber])}
-            />
-            <output class="horizon">{horizon === 0 ? "now" : `+${horizon} min`}</output>
-          </div>
+        {minutes !== undefined && withStreets && (
+          <TimeSlider
+            times={times}
+            minutes={minutes}
+            playing={playing}
+            onPlay={() => setPlaying(!playing)}
+            onChange={setMinutes}
+          />
         )}
         <Search
           geometry={geometry}
+          roads={roads}
           selected={selected}
           onFound={choose}
           onSite={hasSites ? chooseSite : undefined}
         />
         <div class="more">
-          <Legend colours={colours} scale={scale} onScale={setScale} streets={withStreets} sites={hasSites} />
-          {notes}
+          <Legend
+            colours={colours}
+            scale={scale}
+            choices={choices}
+            onScale={setScale}
+            streets={withStreets}
+            sites={hasSites}
+          />
+          {withStreets && (
+            <WorstDelays
+              lists={worstAt}
+              freeFlow={freeFlow.current}
+              length={lengths.current}
+              selected={selected}
+              nameOf={nameOf}
+              onChosen={choose}
+            />
+          )}
+          <Notes
+            geometry={geometry}
+            courses={roads?.course.some((c) => c) ?? false}
+            withBasemap={settings.basemap}
+            operator={operator}
+            error={mapError}
+          />
         </div>
       </section>
       {place && (
@@ -361,9 +511,15 @@ export default function MapView(props: {
           apiKey={apiKey}
           street={geometry.street[selected]}
           fromnode={geometry.fromnode[selected]}
+          detectors={roads?.detectors[selected] ?? []}
+          shown={describe(selected)}
           arrived={arrived}
-          horizon={horizon ?? 0}
+          minutes={minutes ?? 0}
           forecaster={settings.forecaster}
+          onNext={() => {
+            const i = next();
+            if (i >= 0) choose(i);
+          }}
           onClose={close}
         />
       )}
@@ -371,12 +527,42 @@ export default function MapView(props: {
   );
 }
 
+/** Writes the address without a new entry in the browser's history. */
+function keep(a: ReturnType<typeof readAddress>) {
+  const hash = writeAddress(location.hash, a);
+  if (hash !== location.hash) history.replaceState(null, "", hash || location.pathname);
+}
+
+const indexOf = (g: Geometry, name: string) => g.street.findIndex((s, i) => `${s}/${g.fromnode[i]}` === name);
+
+const segmentsOf = (g: Geometry, index: number) => g.segments.filter((_, k) => g.owner[k >> 2] === index);
+
+/** Moves the map if a panel covers a street. */
+function uncover(map: maplibregl.Map | null, own: Float64Array) {
+  if (!map || own.length === 0) return;
+  const free = padding(map, true);
+  const { clientWidth, clientHeight } = map.getContainer();
+  const [west, south, east, north] = extent(own);
+  const a = map.project([west, north]);
+  const b = map.project([east, south]);
+  const shift = (from: number, to: number, low: number, high: number) =>
+    from < low ? from - low : to > high ? Math.min(to - high, from - low) : 0;
+  const x = shift(a.x, b.x, free.left, clientWidth - free.right);
+  const y = shift(a.y, b.y, free.top, clientHeight - free.bottom);
+  if (x !== 0 || y !== 0) map.panBy([x, y], { animate: false });
+}
+
+/** The part of the map that the panels cover. */
+function padding(map: maplibregl.Map, chosen: boolean) {
+  const wide = map.getContainer().clientWidth > 900;
+  return { top: 24, bottom: 40, left: wide ? 400 : 24, right: wide && chosen ? 460 : 48 };
+}
+
 const placeId = (p: Place) => `${p.longitude},${p.latitude}`;
 
-/** Shows a box in the part of the map that the panel leaves. */
-function fit(map: maplibregl.Map, box: [number, number, number, number]) {
-  const besidePanel = map.getContainer().clientWidth > 900 ? 360 : 24;
-  map.fitBounds(box, { padding: { top: 24, bottom: 40, left: besidePanel, right: 48 }, animate: false });
+/** Shows a box in the part of the map that the panels leave: of a chosen street, with its surroundings. */
+function fit(map: maplibregl.Map, box: [number, number, number, number], chosen = false) {
+  map.fitBounds(box, { padding: padding(map, chosen), animate: false, ...(chosen && { maxZoom: 14.5 }) });
 }
 
 /** Reports whether there is no graphics processor. */

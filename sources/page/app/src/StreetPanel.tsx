@@ -4,6 +4,7 @@ import { Chart, colours, type Line } from "./chart";
 import { fetchDetail, fetchLayer, type StreetDetail } from "./client";
 import { clock, zoned } from "./format";
 import { type StreetForecast, StreetForecastResponseSchema } from "./gen/trafficd/v1/forecast_pb";
+import { Speed, type StreetState } from "./Hover";
 
 /**
  * All periods of one street, fetched when it is chosen and again when the layer changes. If the daemon has a forecaster,
@@ -14,12 +15,16 @@ export function StreetPanel(props: {
   apiKey: string;
   street: number;
   fromnode: number;
+  detectors: string[];
+  shown: StreetState; // at the chosen time, exactly what the map shows
   arrived: number;
-  horizon: number; // minutes
+  minutes: number; // from now
   forecaster: boolean;
+  onNext: () => void;
   onClose: () => void;
 }) {
-  const { base, apiKey, street, fromnode, arrived, horizon, forecaster, onClose } = props;
+  const { base, apiKey, street, fromnode, detectors, shown, arrived, minutes, forecaster, onNext, onClose } =
+    props;
   const [forecast, setForecast] = useState<StreetForecast>();
   const [detail, setDetail] = useState<StreetDetail>();
   const [message, setMessage] = useState("Loading …");
@@ -48,14 +53,24 @@ export function StreetPanel(props: {
   }, [onClose]);
   const chart = useMemo(() => (detail ? measured(detail) : periodsOf(forecast)), [forecast, detail]);
   const periods = forecast?.forecast ?? [];
+  const at = Math.floor(Date.now() / 60_000) + minutes; // since 1970
+  const named = !shown.name.startsWith("Street ");
   return (
     <section class="panel street" aria-label={`Street ${street}`}>
       <h2>
-        Street {street} <small>from node {fromnode}</small>
+        <span>
+          {named ? shown.name : `Street ${street}`}{" "}
+          <small>
+            {named && `street ${street} `}from node {fromnode}
+          </small>
+        </span>
         <button type="button" aria-label="Close" onClick={onClose}>
           ×
         </button>
       </h2>
+      <p class="shown">
+        {clock(60_000 * at)}: <Speed of={shown} />
+      </p>
       {message && <p role="status">{message}</p>}
       {forecast && (
         <>
@@ -64,11 +79,22 @@ export function StreetPanel(props: {
             unit="km/h"
             times={chart.times}
             lines={chart.lines}
-            mark={60 * (Math.floor(Date.now() / 60_000) + horizon)}
+            mark={60 * at}
             steps
           />
           {detail && <p class="note">{explanation(detail)}</p>}
+          <div class="row">
+            <button type="button" onClick={onNext}>
+              Next worst delay
+            </button>
+          </div>
           <dl>
+            {detectors.length > 0 && (
+              <>
+                <dt>Detectors</dt>
+                <dd>{detectors.join(", ")}</dd>
+              </>
+            )}
             <dt>OpenLR code</dt>
             <dd>
               <code>{forecast.openLRcode}</code>
@@ -96,10 +122,23 @@ const basisText = {
   nothing: "The last measurement is too old for a forecast.",
 };
 
-/** What the forecast is based on. There are no bounds before the third day of measurements. */
+/** What the forecast is based on, and why there are no measurements. There are no bounds before the third day of measurements. */
 export function explanation(d: StreetDetail): string {
   const bounds = d.points.some((p) => p.low !== undefined);
-  return basisText[d.basis] + (bounds ? " 8 of 10 readings are within the bounds." : "");
+  const last = d.points.findLast((p) => p.measured !== undefined);
+  const end = last && Date.parse(last.start) + 1000 * d.interval;
+  const gap = d.points.some(
+    (p) => end !== undefined && Date.parse(p.start) >= end && Date.parse(p.start) < Date.parse(d.origin),
+  );
+  return [
+    basisText[d.basis],
+    bounds && "8 of 10 readings are within the bounds.",
+    end === undefined
+      ? "Its detectors sent no usable reading in the last two hours: none, or only repetitions of an earlier one."
+      : gap && `The last usable reading ended at ${clock(end)}; later ones are missing, or repeat it.`,
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 interface Series {
@@ -116,34 +155,42 @@ function stepped(starts: number[], end: number, lines: Line[]): Series {
   };
 }
 
+/** The periods of the layer. */
 function periodsOf(s?: StreetForecast): Series {
   const periods = s?.forecast ?? [];
-  const values = periods.map((p) => (p.speedValid === false ? null : p.speed));
+  const of = (key: "speed" | "speedLow" | "speedHigh") =>
+    periods.map((p) => (p.speedValid === false ? null : (p[key] ?? null)));
+  const lines: Line[] = [
+    { label: "8 of 10", colour: colours.violet, values: of("speedHigh"), band: "upper" },
+    { label: "lower bound", colour: colours.violet, values: of("speedLow"), band: "lower" },
+    { label: "forecast speed", colour: colours.blue, values: of("speed") },
+  ];
   return stepped(
     periods.map((p) => Date.parse(p.start) / 1000),
     Date.parse(periods.at(-1)?.end ?? "") / 1000,
-    [{ label: "forecast speed", colour: colours.blue, values }],
+    lines.filter((l) => l.values.some((v) => v !== null)),
   );
 }
 
-/** The last hour as measured, the profile, and the forecast with its bounds. */
+/** The last two hours as measured, the profile, and the forecast with its bounds and as it was an hour ago. */
 export function measured(d: StreetDetail): Series {
   const starts = d.points.map((p) => Date.parse(p.start) / 1000);
   const line = (
     label: string,
     colour: string,
-    key: "measured" | "profile" | "forecast" | "low" | "high",
+    key: Exclude<keyof StreetDetail["points"][0], "start">,
   ): Line => ({
     label,
     colour,
     values: d.points.map((p) => p[key] ?? null),
   });
-  const lines = [
+  const lines: Line[] = [
+    { ...line("8 of 10", colours.violet, "high"), band: "upper" },
+    { ...line("lower bound", colours.violet, "low"), band: "lower" },
+    line("usual", colours.ochre, "profile"),
+    line("forecast an hour ago", "#7d8894", "earlier"),
     line("measured", colours.red, "measured"),
-    line("usual (profile)", colours.ochre, "profile"),
     line(d.basis === "last" ? "last value carried forward" : "forecast", colours.blue, "forecast"),
-    line("lower bound", colours.violet, "low"),
-    line("upper bound", colours.violet, "high"),
   ];
   // A kind without values has no line.
   return stepped(

@@ -1,30 +1,65 @@
-import { addProtocol, type LayerSpecification, type StyleSpecification } from "maplibre-gl";
+import {
+  addProtocol,
+  type ExpressionSpecification,
+  type LayerSpecification,
+  type StyleSpecification,
+} from "maplibre-gl";
 import { PMTiles, Protocol, TileType } from "pmtiles";
 import { feature, mesh } from "topojson-client";
 import type { GeometryCollection, Topology } from "topojson-specification";
 import atlasUrl from "world-atlas/countries-50m.json?url";
 import type { Palette } from "./palette";
 
-/** Returns a map style with coastlines and borders on a plain background and, above them, the tiles of an archive. */
-export async function basemap(colours: Palette, archive?: string): Promise<StyleSpecification> {
+/** Below this zoom level the map shows coastlines and borders. Above it they would be wrong by kilometres. */
+export const coastZoom = 7;
+
+/** Returns a map style without anything but the ground. */
+export const plainGround = (colours: Palette): StyleSpecification => ({
+  version: 8,
+  sources: {},
+  layers: [{ id: "ground", type: "background", paint: { "background-color": colours.land } }],
+});
+
+/** Returns a map style with the ground, coastlines and borders if `coast` is set, and the tiles of an archive above them. */
+export async function basemap(
+  colours: Palette,
+  coast: boolean,
+  archive?: string,
+): Promise<StyleSpecification> {
+  const style = plainGround(colours);
+  if (coast) await addCoast(style, colours);
+  if (archive) await addTiles(style, colours, archive);
+  return style;
+}
+
+async function addCoast(style: StyleSpecification, colours: Palette): Promise<void> {
   const atlas = (await (await fetch(atlasUrl)).json()) as Topology<{
     countries: GeometryCollection;
     land: GeometryCollection;
   }>;
-  const style: StyleSpecification = {
-    version: 8,
-    sources: {
-      land: { type: "geojson", data: feature(atlas, atlas.objects.land) },
-      borders: { type: "geojson", data: mesh(atlas, atlas.objects.countries, (a, b) => a !== b) },
-    },
-    layers: [
-      { id: "sea", type: "background", paint: { "background-color": colours.sea } },
-      { id: "land", type: "fill", source: "land", paint: { "fill-color": colours.land } },
-      { id: "borders", type: "line", source: "borders", paint: { "line-color": colours.border } },
-    ],
+  style.sources.land = { type: "geojson", data: feature(atlas, atlas.objects.land) };
+  style.sources.borders = {
+    type: "geojson",
+    data: mesh(atlas, atlas.objects.countries, (a, b) => a !== b),
   };
-  if (archive) await addTiles(style, colours, archive);
-  return style;
+  const fading = (from: number) =>
+    ["interpolate", ["linear"], ["zoom"], coastZoom - 1, from, coastZoom, 0] as ExpressionSpecification;
+  style.layers.push(
+    {
+      id: "sea",
+      type: "background",
+      maxzoom: coastZoom,
+      paint: { "background-color": colours.sea, "background-opacity": fading(1) },
+    },
+    { id: "land", type: "fill", source: "land", maxzoom: coastZoom, paint: { "fill-color": colours.land } },
+    {
+      id: "borders",
+      type: "line",
+      source: "borders",
+      maxzoom: coastZoom,
+      paint: { "line-color": colours.border, "line-opacity": fading(1) },
+    },
+  );
 }
 
 const protocol = new Protocol();

@@ -9,6 +9,8 @@ export interface Line {
   label: string;
   colour: string;
   values: (number | null)[];
+  /** The upper and the lower edge of a band, next to each other. */
+  band?: "upper" | "lower";
 }
 
 /** Colours of lines, with a contrast of 3:1 to the cards of both themes. */
@@ -96,12 +98,15 @@ export function Chart(props: {
             ],
           },
         },
+        bands: lines.flatMap((l, i) =>
+          l.band === "upper" ? [{ series: [i + 1, i + 2] as [number, number], fill: `${l.colour}40` }] : [],
+        ),
         series: [
           {},
           ...lines.map((l) => ({
             label: l.label,
             stroke: l.colour,
-            width: 2,
+            width: l.band ? 0 : 2,
             points: { show: false },
             paths: steps ? uPlot.paths.stepped!({ align: 1 }) : undefined,
           })),
@@ -132,12 +137,21 @@ export function Chart(props: {
     <>
       <div class="chart" role="img" aria-label={props.label} ref={host} />
       <ul class="values">
-        {lines.map((l) => (
-          <li key={l.label}>
-            <Swatch colour={l.colour} />
-            {l.label} <b>{value(l.values[shown], unit)}</b>
-          </li>
-        ))}
+        {lines.map(
+          (l, i) =>
+            l.band !== "lower" && (
+              <li key={l.label}>
+                <Swatch colour={l.band ? `${l.colour}80` : l.colour} />
+                {l.label}{" "}
+                {(!steps || l.values[shown] != null) && (
+                  <b>
+                    {l.band && l.values[shown] != null && `${short(lines[i + 1].values[shown] ?? 0)} to `}
+                    {value(l.values[shown], unit)}
+                  </b>
+                )}
+              </li>
+            ),
+        )}
         {peak.time > 0 && (
           <li class="note">
             ▲ up to <b>{value(peak.value, unit)}</b> at {clock(1000 * peak.time, true)}
@@ -178,8 +192,8 @@ const value = (v: number | null | undefined, unit: string) =>
   v == null ? "–" : `${short(v)}${unit.startsWith("/") ? "" : " "}${unit}`;
 
 /** The colour of a line, for a legend. */
-export const Swatch = ({ colour }: { colour: string }) => (
-  <svg width="22" height="8" aria-hidden="true">
-    <rect width="22" height="8" rx="3" fill={colour} />
+export const Swatch = ({ colour, height = 8 }: { colour: string; height?: number }) => (
+  <svg width="22" height="11" aria-hidden="true">
+    <rect y={(11 - height) / 2} width="22" height={height} rx="2" fill={colour} />
   </svg>
 );

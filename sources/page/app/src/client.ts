@@ -20,6 +20,8 @@ export class LayerError extends Error {
   }
 }
 
+export const unreachable = "The daemon cannot be reached. These forecasts are no longer updated.";
+
 /** The part of the layer to fetch. */
 export interface Query {
   /** In minutes; without it, all periods. */
@@ -41,7 +43,9 @@ export async function fetchLayer(
   { horizon, street, since, wait = 0 }: Query,
   limit = 120_000,
 ): Promise<{ body?: Uint8Array; changes: boolean; state: LayerState }> {
-  const query = Object.entries({ horizon, street, since: since?.version }).filter(([, v]) => v !== undefined);
+  const query = Object.entries({ horizon, street, since: since?.version, fields: "all" }).filter(
+    ([, v]) => v !== undefined,
+  );
   const headers: Record<string, string> = { Accept: "application/x-protobuf" };
   if (key) headers.Authorization = `apiKey ${key}`;
   if (since) headers["If-None-Match"] = since.etag;
@@ -55,7 +59,7 @@ export async function fetchLayer(
     response = await fetch(path, { headers, cache: "no-store", signal });
     body = await response.arrayBuffer();
   } catch {
-    throw new LayerError("The daemon cannot be reached. These forecasts are no longer updated.", 0);
+    throw new LayerError(unreachable, 0);
   }
   const text = (name: string) => response.headers.get(name) ?? undefined;
   const age = text("Forecast-Age");
@@ -72,10 +76,12 @@ export async function fetchLayer(
   return { body: new Uint8Array(body), state, changes };
 }
 
-/** The forecaster's details about a street: the last hour and the forecast. Unknown speeds are absent. */
+/** The forecaster's details about a street: the last two hours and the forecast. Unknown speeds are absent. */
 export interface StreetDetail {
   /** Seconds. */
   interval: number;
+  /** End of the last measured interval. */
+  origin: string;
   /** The worst basis of its detectors; "last" means the last value carried forward. */
   basis: "own" | "neighbours" | "profile" | "pool" | "last" | "nothing";
   points: {
@@ -83,6 +89,8 @@ export interface StreetDetail {
     measured?: number;
     profile?: number;
     forecast?: number;
+    /** What the forecast was an hour before the origin. */
+    earlier?: number;
     low?: number;
     high?: number;
   }[];

@@ -52,3 +52,9 @@ export const clock = (t: string | number | Date, seconds = false, zone?: "short"
 
 /** The local time of day with its time zone. */
 export const zoned = (t: string | number, seconds = false) => clock(t, seconds, "short");
+
+export const kmh = (v: number) => `${v < 10 ? Number(v.toFixed(1)) : Math.round(v)} km/h`;
+
+/** A number of minutes, with seconds if it is short. */
+export const minutesOf = (v: number) =>
+  v < 1 ? `${Math.round(60 * v)} s` : v < 10 ? `${v.toFixed(1)} min` : `${Math.round(v)} min`;

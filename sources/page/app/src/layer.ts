@@ -6,18 +6,34 @@ import {
 } from "./gen/trafficd/v1/forecast_pb";
 
 const { streetForecast } = StreetForecastResponseSchema.field;
-const { street, fromnode, openLRcode, forecast } = StreetForecastSchema.field;
-const { speedValid, speed } = ForecastPeriodSchema.field;
+const { street, fromnode, openLRcode, forecast, length, freeFlowSpeed } = StreetForecastSchema.field;
+const { speedValid, speed, speedLow, speedHigh, closed } = ForecastPeriodSchema.field;
 
-/** The data of a street that the map needs. */
+/** The data of a street that the map needs. Numbers that the layer does not have are NaN. */
 export interface Entry {
   street: number;
   fromnode: number;
   /** The OpenLR code as base64 text; a view. */
   code: Uint8Array;
-  /** Speed of the first period in km/h; NaN without a period, or if the speed is not valid. */
+  /** Speed of the first period in km/h; NaN without a period, or if the speed is not valid. 0 if the street is closed. */
   speed: number;
+  low: number;
+  high: number;
+  freeFlow: number;
+  length: number; // m
 }
+
+const none = new Uint8Array();
+const unknown: Entry = {
+  street: 0,
+  fromnode: 0,
+  code: none,
+  speed: Number.NaN,
+  low: Number.NaN,
+  high: Number.NaN,
+  freeFlow: Number.NaN,
+  length: Number.NaN,
+};
 
 /**
  * Calls `visit` for each street of a layer, always with the same object: fromBinary, which creates objects, takes a second
@@ -25,8 +41,7 @@ export interface Entry {
  */
 export function readLayer(layer: Uint8Array, visit: (entry: Entry) => void): void {
   const r = new BinaryReader(layer);
-  const entry: Entry = { street: 0, fromnode: 0, code: new Uint8Array(), speed: Number.NaN };
-  const none = new Uint8Array();
+  const entry: Entry = { ...unknown };
   while (r.pos < r.len) {
     const [field, type] = r.tag();
     if (field !== streetForecast.number) {
@@ -35,20 +50,22 @@ export function readLayer(layer: Uint8Array, visit: (entry: Entry) => void): voi
     }
     const end = r.uint32() + r.pos;
     let periods = 0;
-    Object.assign(entry, { street: 0, fromnode: 0, code: none, speed: Number.NaN });
+    Object.assign(entry, unknown);
     while (r.pos < end) {
       const [field, type] = r.tag();
       if (field === street.number) entry.street = r.int32();
       else if (field === fromnode.number) entry.fromnode = r.int32();
       else if (field === openLRcode.number) entry.code = r.bytes();
-      else if (field === forecast.number && periods++ === 0) entry.speed = readSpeed(r);
+      else if (field === length.number) entry.length = r.double();
+      else if (field === freeFlowSpeed.number) entry.freeFlow = r.double();
+      else if (field === forecast.number && periods++ === 0) readPeriod(r, entry);
       else r.skip(type, field);
     }
     visit(entry);
   }
 }
 
-function readSpeed(r: BinaryReader): number {
+function readPeriod(r: BinaryReader, entry: Entry): void {
   const end = r.uint32() + r.pos;
   let value = 0;
   let valid = true;
@@ -56,7 +73,10 @@ function readSpeed(r: BinaryReader): number {
     const [field, type] = r.tag();
     if (field === speed.number) value = r.double();
     else if (field === speedValid.number) valid = r.bool();
+    else if (field === speedLow.number) entry.low = r.double();
+    else if (field === speedHigh.number) entry.high = r.double();
+    else if (field === closed.number) value = r.bool() ? 0 : value;
     else r.skip(type, field);
   }
-  return valid ? value : Number.NaN;
+  entry.speed = valid ? value : Number.NaN;
 }

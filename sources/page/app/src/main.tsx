@@ -11,7 +11,7 @@ const views = { operations: () => import("./OpsView"), map: () => import("./MapV
 
 type View = keyof typeof views;
 
-const viewOfAddress = (): View => (operator && location.hash !== "#map" ? "operations" : "map");
+const viewOfAddress = (): View => (operator && location.hash.split("?")[0] !== "#map" ? "operations" : "map");
 
 function App() {
   const [settings, setSettings] = useState<Settings>();
@@ -31,7 +31,7 @@ function App() {
     return () => removeEventListener("hashchange", changed);
   }, []);
   useEffect(() => {
-    document.title = view === "map" ? "trafficd: forecast map" : "trafficd: operations";
+    document.title = `${location.host}: ${view === "map" ? "forecast map" : "operations"}, trafficd`;
     views[view]().then(
       (m) => setLoaded((others) => ({ ...others, [view]: m.default })),
       (e: Error) => setError(`Cannot load the page: ${e.message}. Reload it.`),
@@ -72,6 +72,7 @@ function App() {
         <main>
           <MapView
             base={operator ? "./" : "../"}
+            operator={operator}
             apiKey={key}
             settings={settings}
             onKeyRefused={(why) => {

@@ -13,6 +13,11 @@ interface Street {
   street: number;
   fromnode?: number;
   speed?: number;
+  low?: number;
+  high?: number;
+  closed?: boolean;
+  freeFlow?: number;
+  length?: number;
   valid?: boolean;
   code?: string;
 }
@@ -25,10 +30,24 @@ const layer = (...streets: Street[]) =>
         street: s.street,
         fromnode: s.fromnode ?? 7,
         openLRcode: s.code ?? code,
+        freeFlowSpeed: s.freeFlow,
+        length: s.length,
         forecast:
           s.speed === undefined
             ? []
-            : [{ start: "a", speed: s.speed, speedValid: s.valid, timezone: "UTC" }, { speed: 1 }],
+            : [
+                {
+                  start: "a",
+                  speed: s.speed,
+                  speedValid: s.valid,
+                  timezone: "UTC",
+                  speedLow: s.low,
+                  speedHigh: s.high,
+                  basis: "own",
+                  closed: s.closed,
+                },
+                { speed: 1 },
+              ],
       })),
     }),
   );
@@ -95,29 +114,61 @@ test("a layer is read as fromBinary does", () => {
     { street: -2, fromnode: -9 },
     { street: 3, speed: 0, valid: true },
     { street: 4, speed: 9, valid: false },
+    { street: 5, speed: 40, low: 30, high: 50, freeFlow: 60, length: 700, closed: false },
   );
   const found: unknown[] = [];
-  readLayer(bytes, (s) => found.push([s.street, s.fromnode, new TextDecoder().decode(s.code), s.speed]));
+  readLayer(bytes, (s) =>
+    found.push([
+      s.street,
+      s.fromnode,
+      new TextDecoder().decode(s.code),
+      s.speed,
+      s.low,
+      s.high,
+      s.freeFlow,
+      s.length,
+    ]),
+  );
   expect(found).toEqual(
     fromBinary(StreetForecastResponseSchema, bytes).streetForecast.map((s) => {
       const first = s.forecast[0];
-      return [s.street, s.fromnode, s.openLRcode, !first || first.speedValid === false ? nan : first.speed];
+      return [
+        s.street,
+        s.fromnode,
+        s.openLRcode,
+        !first || first.speedValid === false ? nan : first.speed,
+        first?.speedLow ?? nan,
+        first?.speedHigh ?? nan,
+        s.freeFlowSpeed ?? nan,
+        s.length ?? nan,
+      ];
     }),
   );
   expect(() => readLayer(bytes.subarray(0, bytes.length - 3), () => {})).toThrow();
 });
 
-test("streets keep their index, and their highest speed, from layer to layer", () => {
+test("streets keep their index from layer to layer, and have the free flow of the latest", () => {
   const n = new Network();
-  let got = n.take(0, layer({ street: 1, speed: 50 }, { street: 2, speed: 30 }), false);
+  let got = n.take(
+    0,
+    layer({ street: 1, speed: 50, low: 40, freeFlow: 70, length: 300 }, { street: 2, speed: 30 }),
+    false,
+  );
   expect(got.grown).toBe(true);
-  expect([...got.speeds]).toEqual([50, 30]);
-  got = n.take(30, layer({ street: 2, speed: 40 }, { street: 3 }), false);
+  expect([...got.speed]).toEqual([50, 30]);
+  expect([...got.low]).toEqual([40, nan]);
+  got = n.take(30, layer({ street: 2, speed: 80, high: 90, freeFlow: 60 }, { street: 3 }), false);
   expect(got.grown).toBe(true);
-  expect([...got.speeds]).toEqual([nan, 40, nan]);
-  expect(n.freeFlow).toEqual([50, 40, 0]);
-  expect(n.take(0, layer({ street: 1, speed: 20 }), false).grown).toBe(false);
-  expect(n.freeFlow[0]).toBe(50);
+  expect([...got.speed]).toEqual([nan, 80, nan]);
+  expect([...got.high]).toEqual([nan, 90, nan]);
+  expect(n.freeFlow, "not the highest speed").toEqual([70, 60, nan]);
+  expect(n.length).toEqual([300, nan, nan]);
+  expect(n.take(0, layer({ street: 1, speed: 20, freeFlow: 65 }), false).grown).toBe(false);
+  expect(n.freeFlow).toEqual([65, 60, nan]);
+});
+
+test("a closed street has no speed left", () => {
+  expect([...new Network().take(0, layer({ street: 1, speed: 50, closed: true }), false).speed]).toEqual([0]);
 });
 
 test("changes replace streets, and leave the others as they are", () => {
@@ -130,10 +181,10 @@ test("changes replace streets, and leave the others as they are", () => {
     true,
   );
   expect(n.geometry().undecodable, "an empty code is unchanged").toBe(0);
-  expect([...got.speeds]).toEqual([50, 20, nan, 70]);
+  expect([...got.speed]).toEqual([50, 20, nan, 70]);
   expect(got.grown).toBe(true);
-  expect([...n.take(30, layer({ street: 4, speed: 5 }), true).speeds]).toEqual([10, nan, nan, 5]);
-  expect([...n.take(0, layer({ street: 4, speed: 5 }), false).speeds], "a whole layer").toEqual([
+  expect([...n.take(30, layer({ street: 4, speed: 5 }), true).speed]).toEqual([10, nan, nan, 5]);
+  expect([...n.take(0, layer({ street: 4, speed: 5 }), false).speed], "a whole layer").toEqual([
     nan,
     nan,
     nan,
@@ -152,12 +203,12 @@ test("the directions of a street are different streets", () => {
   n.take(0, both, false);
   expect(n.take(0, both, false).grown).toBe(false);
   expect([...n.geometry().fromnode]).toEqual([1, 2, 3]);
-  expect([...n.take(0, layer({ street: 1, fromnode: 2, speed: 5 }), true).speeds]).toEqual([50, 5, 20]);
+  expect([...n.take(0, layer({ street: 1, fromnode: 2, speed: 5 }), true).speed]).toEqual([50, 5, 20]);
 });
 
 test("a speed that is not valid is none", () => {
   const n = new Network();
-  expect([...n.take(0, layer({ street: 1, speed: 50, valid: false }), false).speeds]).toEqual([nan]);
+  expect([...n.take(0, layer({ street: 1, speed: 50, valid: false }), false).speed]).toEqual([nan]);
 });
 
 test("a code that cannot be decoded is counted, and the street is kept", () => {
@@ -169,7 +220,7 @@ test("a code that cannot be decoded is counted, and the street is kept", () => {
   expect([...g.street]).toEqual([1, 2]);
 });
 
-test("a street with another code is drawn elsewhere, and its highest speed begins anew", () => {
+test("a street with another code is drawn elsewhere", () => {
   const n = new Network();
   n.take(0, layer({ street: 1, speed: 50 }, { street: 2, speed: 50 }, { street: 3, speed: 50 }), false);
   expect(n.take(0, layer({ street: 2, speed: 20, code: other }), true).grown).toBe(true);
@@ -177,7 +228,6 @@ test("a street with another code is drawn elsewhere, and its highest speed begin
   expect([...g.street]).toEqual([1, 2, 3]);
   expect([...g.owner]).toEqual([0, 2, 1]);
   expect([...g.segments.slice(8)]).toEqual(points(other));
-  expect(n.freeFlow).toEqual([50, 20, 50]);
 });
 
 test("a street whose code was removed is no longer drawn", () => {

@@ -13,6 +13,13 @@ export interface Geometry {
   undecodable: number;
 }
 
+/** The speeds of a layer by street, in km/h; NaN where the layer has none. */
+export interface Speeds {
+  speed: Float32Array;
+  low: Float32Array;
+  high: Float32Array;
+}
+
 /** Network collects the streets and speeds of successive layers. Streets keep their index while the page is open. */
 export class Network {
   private first = new Map<number, number>(); // index of a street's first direction
@@ -23,9 +30,11 @@ export class Network {
   private drawn: boolean[] = [];
   private segments: number[] = [];
   private owner: number[] = [];
-  private speeds = new Map<number, number[]>(); // by horizon
-  /** The highest speed seen for each street, in km/h. */
+  private speeds = new Map<number, number[]>(); // by horizon: speed, low, high of each street
+  /** The speed of free traffic of each street in km/h, as the latest layer has it; NaN if unknown. */
   freeFlow: number[] = [];
+  /** The length of each street in metres; NaN if unknown. */
+  length: number[] = [];
 
   get count(): number {
     return this.street.length;
@@ -33,11 +42,11 @@ export class Network {
 
   /**
    * Adds the layer of one horizon, or only what has changed in it since the last one, where an empty code is unchanged.
-   * Returns the speed of each street in km/h, NaN where the layer has no period. `grown` is true if the geometry has changed.
+   * `grown` is true if the geometry has changed.
    */
-  take(horizon: number, layer: Uint8Array, changes: boolean): { speeds: Float32Array; grown: boolean } {
+  take(horizon: number, layer: Uint8Array, changes: boolean): Speeds & { grown: boolean } {
     const before = this.speeds.get(horizon);
-    const speeds = changes && before ? before : new Array(this.count).fill(Number.NaN);
+    const speeds = changes && before ? before : new Array(3 * this.count).fill(Number.NaN);
     const moved = new Set<number>();
     const added = this.count;
     readLayer(layer, (s) => {
@@ -49,14 +58,24 @@ export class Network {
         if (moved.size === 0) this.forget(layer, changes, moved);
         this.codes[i] = hash;
         this.draw(i, s.code);
-        this.freeFlow[i] = 0;
       }
-      speeds[i] = s.speed;
-      if (s.speed > this.freeFlow[i]) this.freeFlow[i] = s.speed;
+      speeds[3 * i] = s.speed;
+      speeds[3 * i + 1] = s.low;
+      speeds[3 * i + 2] = s.high;
+      if (!Number.isNaN(s.speed)) {
+        this.freeFlow[i] = s.freeFlow;
+        this.length[i] = s.length;
+      }
     });
     this.speeds.set(horizon, speeds);
-    for (const all of this.speeds.values()) while (all.length < this.count) all.push(Number.NaN);
-    return { speeds: Float32Array.from(speeds), grown: added === 0 || this.count > added || moved.size > 0 };
+    for (const all of this.speeds.values()) while (all.length < 3 * this.count) all.push(Number.NaN);
+    const column = (k: number) => Float32Array.from({ length: this.count }, (_, i) => speeds[3 * i + k]);
+    return {
+      speed: column(0),
+      low: column(1),
+      high: column(2),
+      grown: added === 0 || this.count > added || moved.size > 0,
+    };
   }
 
   /** Removes the segments of all streets whose code has changed in the layer, and adds them to `moved`. */
@@ -88,7 +107,8 @@ export class Network {
     this.street.push(s.street);
     this.fromnode.push(s.fromnode);
     this.codes.push(hash);
-    this.freeFlow.push(0);
+    this.freeFlow.push(Number.NaN);
+    this.length.push(Number.NaN);
     this.draw(i, s.code);
     return i;
   }

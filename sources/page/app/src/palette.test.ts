@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Colour, dark, label, light, none, stepOf, steps } from "./palette";
+import { type Colour, dark, label, light, none, scales, stepOf, steps, widths } from "./palette";
 
 test("a step is chosen by the share of the free-flow speed", () => {
   expect([0, 24.9, 25, 49, 50, 75, 89.9, 90, 120].map((v) => stepOf(v, 100, "relative"))).toEqual([
@@ -14,10 +14,12 @@ test("a step is chosen by the speed in km/h", () => {
 test("a street without a speed, or without anything to compare it with, has no step", () => {
   expect(stepOf(Number.NaN, 50, "absolute")).toBe(none);
   expect(stepOf(0, 0, "relative")).toBe(none);
+  expect(stepOf(50, Number.NaN, "relative")).toBe(none);
+  expect(stepOf(50, Number.NaN, "usual")).toBe(none);
 });
 
 test("the legend names every step", () => {
-  for (const scale of ["relative", "absolute"] as const) {
+  for (const scale of scales) {
     expect(new Set(light.steps.map((_, i) => label(i, scale))).size).toBe(steps);
   }
 });
@@ -66,12 +68,15 @@ describe.each([
 ])("%s", (_, palette) => {
   const all = [...palette.steps, palette.none];
 
-  test("every colour has a contrast of 3:1 to land and sea", () => {
-    for (const c of all) {
-      for (const ground of [palette.land, palette.sea]) {
-        expect(contrast(c, hex(ground)), `${c} on ${ground}`).toBeGreaterThanOrEqual(3);
-      }
+  test("jams stand out: they have a contrast of 3:1 to the land, more than free flow, and wider lines", () => {
+    const contrasts = palette.steps.map((c) => contrast(c, hex(palette.land)));
+    for (const jam of contrasts.slice(0, 3)) {
+      expect(jam).toBeGreaterThanOrEqual(3);
+      for (const free of contrasts.slice(3)) expect(free).toBeLessThan(jam + 0.3);
     }
+    expect(Math.min(...contrasts)).toBeGreaterThanOrEqual(1.4);
+    expect(contrasts[4]).toBe(Math.min(...contrasts));
+    expect(widths).toEqual(widths.toSorted((a, b) => b - a));
   });
 
   test.each(Object.entries(vision))("colours differ with %s", (_, matrix) => {

@@ -93,8 +93,8 @@ export async function fetchHour(base: string, site: Site): Promise<Series[]> {
  * With the scale of km/h, always the latter.
  */
 export function siteStep(s: Site, scale: Scale): number {
-  if (scale === "relative" && s.speed !== undefined && s.usual !== undefined) {
-    return stepOf(s.speed, s.usual, scale);
+  if (scale !== "absolute" && s.speed !== undefined && s.usual !== undefined) {
+    return stepOf(s.speed, s.usual, "relative");
   }
   return stepOf(s.slowest ?? Number.NaN, Number.NaN, "absolute");
 }
@@ -156,8 +156,11 @@ export class Dots {
     }
   }
 
-  /** Draws on a map whose style has been (re)loaded, below the streets of the forecasts. */
-  attach(colours: Palette, stale: boolean): void {
+  /**
+   * Draws on a map whose style has been (re)loaded, below the streets of the forecasts. If there are such streets, the dots
+   * are not `alone`: they would hide them in a town, so they are small, and absent before one can tell streets apart.
+   */
+  attach(colours: Palette, stale: boolean, alone: boolean): void {
     const { map } = this;
     if (map.getLayer(layerId)) map.removeLayer(layerId);
     if (!map.getSource(layerId)) map.addSource(layerId, { type: "geojson", data: this.data });
@@ -166,9 +169,12 @@ export class Dots {
         id: layerId,
         type: "circle",
         source: layerId,
+        minzoom: alone ? 0 : 13.8,
         layout: { "circle-sort-key": ["-", 255, ["get", "step"]] }, // slow above fast, and both above unknown
         paint: {
-          "circle-radius": ["interpolate", ["linear"], ["zoom"], 5, 1.6, 8, 2.6, 11, 5, 15, 9],
+          "circle-radius": alone
+            ? ["interpolate", ["linear"], ["zoom"], 5, 1.6, 8, 2.6, 11, 5, 15, 9]
+            : ["interpolate", ["linear"], ["zoom"], 14, 2.5, 16, 6],
           "circle-color": [
             "match",
             ["get", "step"],

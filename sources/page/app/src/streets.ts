@@ -5,15 +5,17 @@ import {
   MercatorCoordinate,
 } from "maplibre-gl";
 import type { Geometry } from "./network";
-import { type Colour, light, none, type Palette, steps } from "./palette";
-import { Raster, type View } from "./raster";
+import { type Colour, light, none, type Palette, steps, widths } from "./palette";
+import { paint, paintChosen, rimWidth, type View } from "./raster";
 
 const textureWidth = 2048;
 
 const vertexShader = `#version 300 es
 uniform mat4 matrix;        // from mercator coordinates relative to the origin to clip space
 uniform vec2 viewport;      // half of it, in px
-uniform float width;        // px
+uniform float width[${steps + 1}]; // px
+uniform float rimWidth;     // px, of the chosen street
+uniform float gap;          // px between the middle of the road and the line of a direction
 uniform float side;         // 1: right-hand traffic, -1: left-hand
 uniform highp usampler2D stepOf;
 uniform vec3 palette[${steps + 1}];
@@ -21,7 +23,7 @@ uniform int selected;
 in vec4 segment;            // both ends
 in float owner;
 out vec3 colour;
-out float across;           // -1..1 on the chosen street, 0 on others
+out float across;           // on the chosen street: -1 to 1 on its line, beyond that on its rim; 0 on others
 void main() {
   vec2 corner = vec2(gl_VertexID >> 1 & 1, (gl_VertexID & 1) * 2 - 1); // along 0..1, across -1..1
   vec4 a = matrix * vec4(segment.xy, 0., 1.), b = matrix * vec4(segment.zw, 0., 1.);
@@ -32,11 +34,12 @@ void main() {
   int index = int(owner);
   uint step = texelFetch(stepOf, ivec2(index % ${textureWidth}, index / ${textureWidth}), 0).r;
   bool chosen = index == selected;
-  float w = chosen ? width * 2. + 8. : width;
-  across = chosen ? corner.y : 0.;
-  colour = palette[step == ${none}u ? ${steps} : int(step)];
+  int level = step == ${none}u ? ${steps} : int(step);
+  float line = width[level], w = chosen ? line + 2. * rimWidth : line;
+  across = chosen ? corner.y * w / line : 0.;
+  colour = palette[level];
   vec4 end = corner.x < .5 ? a : b;
-  vec2 offset = right * (side * width * .62 + corner.y * w * .5) + along * (corner.x - .5) * w * .5;
+  vec2 offset = right * (side * (gap + line * .5) + corner.y * w * .5) + along * (corner.x - .5) * w * .5;
   gl_Position = end + vec4(offset / viewport * end.w, 0., 0.);
   // Slow streets lie above fast ones, and the chosen one above all.
   gl_Position.z = (chosen ? -.9 : float(min(step, ${steps}u)) * .1 - .5) * gl_Position.w;
@@ -48,10 +51,16 @@ uniform vec3 rim;           // of the chosen street
 in vec3 colour;
 in float across;
 out vec4 fragment;
-void main() { fragment = vec4(abs(across) > .6 ? rim : colour, 1.); }`;
+void main() { fragment = vec4(abs(across) > 1. ? rim : colour, 1.); }`;
 
-/** Width of a line in px at a zoom level. */
-export const lineWidth = (zoom: number) => Math.min(16, Math.max(2.4, (zoom - 9) * 1.6));
+/** Width of the line of each step in px at a zoom level; the last one is of streets without a forecast. */
+export function lineWidths(zoom: number): number[] {
+  const middle = Math.min(13, 2.6 * 2 ** (0.5 * (zoom - 12)));
+  return widths.map((share) => Math.max(0.4 + 0.9 * share, share * middle));
+}
+
+/** Distance in px between the middle of the road and the line of a direction. */
+const gapAt = (zoom: number) => Math.min(2, 0.12 * 2 ** (zoom - 11));
 
 /** The streets on the map, one line for each segment. The geometry is prepared once; a change of the horizon changes only colours. */
 export abstract class Streets {
@@ -110,7 +119,8 @@ export abstract class Streets {
   near(point: { x: number; y: number }, reach: number): number {
     if (!this.map || !this.geometry) return -1;
     const { segments, owner } = this.geometry;
-    const side = (lineWidth(this.map.getZoom()) * 0.62 * (this.leftHand ? -1 : 1)) as number;
+    const zoom = this.map.getZoom();
+    const width = lineWidths(zoom);
     const box = [
       this.map.unproject([point.x - reach - 10, point.y + reach + 10]),
       this.map.unproject([point.x + reach + 10, point.y - reach - 10]),
@@ -125,6 +135,8 @@ export abstract class Streets {
       const b = this.map.project([x2, y2]);
       const [dx, dy] = [b.x - a.x, b.y - a.y];
       const length = Math.hypot(dx, dy) || 1;
+      const side =
+        (gapAt(zoom) + width[Math.min(this.steps[owner[i]] ?? none, steps)] / 2) * (this.leftHand ? -1 : 1);
       const [ox, oy] = [(-dy / length) * side, (dx / length) * side]; // to the right on the page, where y grows downwards
       const [px, py] = [point.x - a.x - ox, point.y - a.y - oy];
       const t = Math.min(1, Math.max(0, (px * dx + py * dy) / (length * length)));
@@ -168,7 +180,17 @@ export class GlStreets extends Streets implements CustomLayerInterface {
     if (!gl.getProgramParameter(program, gl.LINK_STATUS)) {
       throw new Error(`cannot link the shader of the streets: ${gl.getProgramInfoLog(program)}`);
     }
-    for (const name of ["matrix", "viewport", "width", "side", "stepOf", "palette", "selected", "rim"]) {
+    for (const name of [
+      "matrix",
+      "viewport",
+      "width",
+      "gap",
+      "side",
+      "stepOf",
+      "palette",
+      "selected",
+      "rim",
+    ]) {
       this.location[name] = gl.getUniformLocation(program, name);
     }
     this.program = program;
@@ -274,7 +296,12 @@ export class GlStreets extends Streets implements CustomLayerInterface {
     const at = this.location;
     gl.uniformMatrix4fv(at.matrix, false, translated(input.defaultProjectionData.mainMatrix, this.origin));
     gl.uniform2f(at.viewport, width / 2, height / 2);
-    gl.uniform1f(at.width, lineWidth(map.getZoom()) * ratio);
+    gl.uniform1fv(
+      at.width,
+      lineWidths(map.getZoom()).map((w) => w * ratio),
+    );
+    gl.uniform1f(at.rimWidth, rimWidth * ratio);
+    gl.uniform1f(at.gap, gapAt(map.getZoom()) * ratio);
     gl.uniform1f(at.side, this.leftHand ? -1 : 1);
     gl.uniform1i(at.stepOf, 0);
     gl.uniform1i(at.selected, this.chosen);
@@ -310,10 +337,9 @@ function translated(matrix: ArrayLike<number>, origin: { x: number; y: number })
 
 /** Streets drawn into a canvas over the map, which takes a tenth of the time without a graphics processor. */
 export class RasterStreets extends Streets {
-  private raster = new Raster();
   private canvas = document.createElement("canvas");
   private image = new ImageData(1, 1);
-  private outlined = ""; // the view for which the raster is valid
+  private outlined = ""; // the view that is drawn
   private due = 0; // a request for an animation frame
 
   attach(map: GlMap): void {
@@ -343,13 +369,13 @@ export class RasterStreets extends Streets {
       map.project(new MercatorCoordinate(this.origin.x + x, this.origin.y + y).toLngLat());
     const [far, o] = [1e-3, at(0, 0)];
     const [a, b] = [at(far, 0), at(0, far)];
-    const line = lineWidth(map.getZoom());
     return {
       matrix: [(a.x - o.x) / far, (a.y - o.y) / far, (b.x - o.x) / far, (b.y - o.y) / far, o.x, o.y],
       width: map.getCanvas().clientWidth,
       height: map.getCanvas().clientHeight,
-      line,
-      offset: line * 0.62 * (this.leftHand ? -1 : 1),
+      lines: lineWidths(map.getZoom()),
+      gap: gapAt(map.getZoom()),
+      side: this.leftHand ? -1 : 1,
     };
   }
 
@@ -361,23 +387,20 @@ export class RasterStreets extends Streets {
     const name = JSON.stringify(view);
     const moved = name !== this.outlined;
     if (!moved && !recoloured) return;
-    if (moved) {
-      this.raster.outline(this.segments, view);
-      this.outlined = name;
-    }
+    this.outlined = name;
     if (canvas.width !== view.width || canvas.height !== view.height) {
       [canvas.width, canvas.height] = [view.width, view.height];
       this.image = new ImageData(view.width, view.height);
     }
     const pixels = new Uint32Array(this.image.data.buffer).fill(0);
     const palette = Uint32Array.from([...colours.steps, colours.none], packed);
-    this.raster.paint(pixels, geometry.owner, steps, palette);
+    paint(pixels, this.segments, geometry.owner, steps, view, palette);
     if (chosen >= 0) {
       const own: number[] = [];
       for (let k = geometry.owner.indexOf(chosen); k >= 0; k = geometry.owner.indexOf(chosen, k + 1))
         own.push(k);
       const colour = palette[Math.min(steps[chosen], palette.length - 1)];
-      this.raster.paintChosen(pixels, this.segments, own, view, colour, packed(colours.rim));
+      paintChosen(pixels, this.segments, own, view, steps[chosen], colour, packed(colours.rim));
     }
     canvas.getContext("2d")!.putImageData(this.image, 0, 0);
     this.drawn = true;

@@ -1,16 +1,16 @@
-import { fetchLayer, LayerError, type LayerState } from "./client";
-import { type Geometry, Network } from "./network";
+import { fetchLayer, LayerError, type LayerState, unreachable } from "./client";
+import { type Geometry, Network, type Speeds } from "./network";
 
 /** Messages from the page to the worker. */
 export type Request =
-  | { type: "start"; base: string; key: string; horizons: number[]; horizon: number }
+  | { type: "start"; base: string; alive: string; key: string; horizons: number[]; horizon: number }
   | { type: "horizon"; horizon: number }
   | { type: "visible"; visible: boolean };
 
 /** Messages from the worker to the page. */
 export type Report =
   | { type: "geometry"; geometry: Geometry }
-  | { type: "speeds"; horizon: number; speeds: Float32Array; freeFlow: Float32Array }
+  | { type: "speeds"; horizon: number; speeds: Speeds; freeFlow: Float32Array; length: Float32Array }
   | { type: "state"; state: LayerState }
   | { type: "error"; message: string; status: number };
 
@@ -32,13 +32,44 @@ async function refresh(horizon: number, wait = 0): Promise<void> {
   states.set(horizon, state);
   post({ type: "state", state });
   if (!body || (changes && body.length === 0)) return;
-  const { speeds, grown } = network.take(horizon, body, changes);
+  const { grown, ...speeds } = network.take(horizon, body, changes);
   if (grown) {
     const geometry = network.geometry();
     post({ type: "geometry", geometry }, [geometry.segments.buffer, geometry.owner.buffer]);
   }
   const freeFlow = Float32Array.from(network.freeFlow);
-  post({ type: "speeds", horizon, speeds, freeFlow }, [speeds.buffer, freeFlow.buffer]);
+  const length = Float32Array.from(network.length);
+  post(
+    { type: "speeds", horizon, speeds, freeFlow, length },
+    [speeds.speed, speeds.low, speeds.high, freeFlow, length].map((a) => a.buffer),
+  );
+}
+
+/**
+ * Watches the daemon while a request waits for a change, because a connection to a daemon that no longer responds stays
+ * open: the user would see old forecasts as current ones until the wait ends.
+ */
+async function watch(waiting: Promise<void>): Promise<void> {
+  let done = false;
+  const ended = waiting.finally(() => {
+    done = true;
+  });
+  const alive = async () => {
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, pollInterval));
+      if (done) return;
+      try {
+        await fetch(options.alive, {
+          method: "HEAD",
+          cache: "no-store",
+          signal: AbortSignal.timeout(pollInterval),
+        });
+      } catch {
+        if (!done) throw new LayerError(unreachable, 0);
+      }
+    }
+  };
+  await Promise.race([ended, alive()]);
 }
 
 /**
@@ -51,7 +82,8 @@ async function run(): Promise<never> {
     try {
       const { horizon, horizons } = options;
       const known = horizons.every((h) => states.has(h));
-      await refresh(horizon, known && visible ? patience : 0);
+      const first = refresh(horizon, known && visible ? patience : 0);
+      await watch(first);
       for (const h of horizons) {
         if (h !== horizon) await refresh(h);
       }

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trafficd/v1/forecast.proto.
  */
 export const file_trafficd_v1_forecast: GenFile = /*@__PURE__*/
-  fileDesc("Chp0cmFmZmljZC92MS9mb3JlY2FzdC5wcm90bxILdHJhZmZpY2QudjEiTQoWU3RyZWV0Rm9yZWNhc3RSZXNwb25zZRIzCg5zdHJlZXRGb3JlY2FzdBgBIAMoCzIbLnRyYWZmaWNkLnYxLlN0cmVldEZvcmVjYXN0InUKDlN0cmVldEZvcmVjYXN0Eg4KBnN0cmVldBgBIAEoBRIQCghmcm9tbm9kZRgCIAEoBRISCgpvcGVuTFJjb2RlGAMgASgJEi0KCGZvcmVjYXN0GAQgAygLMhsudHJhZmZpY2QudjEuRm9yZWNhc3RQZXJpb2QimQEKDkZvcmVjYXN0UGVyaW9kEg0KBXN0YXJ0GAEgASgJEgsKA2VuZBgCIAEoCRISCgpmbG93X3ZhbGlkGAMgASgIEhgKC3NwZWVkX3ZhbGlkGAQgASgISACIAQESDQoFc3BlZWQYBSABKAESDAoEZmxvdxgGIAEoARIQCgh0aW1lem9uZRgHIAEoCUIOCgxfc3BlZWRfdmFsaWRCL1otdHJhZmZpY2Qvc2NoZW1hcy9wcm90by90cmFmZmljZC92MTt0cmFmZmljZHYxYgZwcm90bzM");
+  fileDesc("Chp0cmFmZmljZC92MS9mb3JlY2FzdC5wcm90bxILdHJhZmZpY2QudjEiTQoWU3RyZWV0Rm9yZWNhc3RSZXNwb25zZRIzCg5zdHJlZXRGb3JlY2FzdBgBIAMoCzIbLnRyYWZmaWNkLnYxLlN0cmVldEZvcmVjYXN0IscBCg5TdHJlZXRGb3JlY2FzdBIOCgZzdHJlZXQYASABKAUSEAoIZnJvbW5vZGUYAiABKAUSEgoKb3BlbkxSY29kZRgDIAEoCRItCghmb3JlY2FzdBgEIAMoCzIbLnRyYWZmaWNkLnYxLkZvcmVjYXN0UGVyaW9kEhMKBmxlbmd0aBgFIAEoAUgAiAEBEhwKD2ZyZWVfZmxvd19zcGVlZBgGIAEoAUgBiAEBQgkKB19sZW5ndGhCEgoQX2ZyZWVfZmxvd19zcGVlZCKlAgoORm9yZWNhc3RQZXJpb2QSDQoFc3RhcnQYASABKAkSCwoDZW5kGAIgASgJEhIKCmZsb3dfdmFsaWQYAyABKAgSGAoLc3BlZWRfdmFsaWQYBCABKAhIAIgBARINCgVzcGVlZBgFIAEoARIMCgRmbG93GAYgASgBEhAKCHRpbWV6b25lGAcgASgJEhYKCXNwZWVkX2xvdxgIIAEoAUgBiAEBEhcKCnNwZWVkX2hpZ2gYCSABKAFIAogBARISCgViYXNpcxgKIAEoCUgDiAEBEhMKBmNsb3NlZBgLIAEoCEgEiAEBQg4KDF9zcGVlZF92YWxpZEIMCgpfc3BlZWRfbG93Qg0KC19zcGVlZF9oaWdoQggKBl9iYXNpc0IJCgdfY2xvc2VkQi9aLXRyYWZmaWNkL3NjaGVtYXMvcHJvdG8vdHJhZmZpY2QvdjE7dHJhZmZpY2R2MWIGcHJvdG8z");
 
 /**
  * StreetForecastResponse is the whole layer, or the part that belongs to a horizon.
@@ -70,6 +70,22 @@ export type StreetForecast = Message<"trafficd.v1.StreetForecast"> & {
    * @generated from field: repeated trafficd.v1.ForecastPeriod forecast = 4;
    */
   forecast: ForecastPeriod[];
+
+  /**
+   * Length of the street in metres. Like the other optional fields, it is only in responses to
+   * fields=all, and only if the feed has it.
+   *
+   * @generated from field: optional double length = 5;
+   */
+  length?: number | undefined;
+
+  /**
+   * Speed of free traffic in km/h. The delay of a period in hours is length / 1000 * (1 / speed - 1 /
+   * free_flow_speed), at least 0.
+   *
+   * @generated from field: optional double free_flow_speed = 6;
+   */
+  freeFlowSpeed?: number | undefined;
 };
 
 /**
@@ -107,7 +123,7 @@ export type ForecastPeriod = Message<"trafficd.v1.ForecastPeriod"> & {
   flowValid: boolean;
 
   /**
-   * Whether speed is to be used; currently always true. Absent means true. The layer always has it.
+   * Whether speed is valid; currently always true. Absent means true. The layer always sets it.
    *
    * @generated from field: optional bool speed_valid = 4;
    */
@@ -133,6 +149,36 @@ export type ForecastPeriod = Message<"trafficd.v1.ForecastPeriod"> & {
    * @generated from field: string timezone = 7;
    */
   timezone: string;
+
+  /**
+   * Lower bound in km/h: in 8 of 10 cases, the speed is expected to be from speed_low to speed_high.
+   *
+   * @generated from field: optional double speed_low = 8;
+   */
+  speedLow?: number | undefined;
+
+  /**
+   * Upper bound in km/h.
+   *
+   * @generated from field: optional double speed_high = 9;
+   */
+  speedHigh?: number | undefined;
+
+  /**
+   * What the forecast is computed from. The forecaster sets own (what was learned about the detectors),
+   * pool (what was learned about all detectors) or last (the last measured value). Readers must accept
+   * other lower-case words.
+   *
+   * @generated from field: optional string basis = 10;
+   */
+  basis?: string | undefined;
+
+  /**
+   * Whether the street is closed. Absent means unknown.
+   *
+   * @generated from field: optional bool closed = 11;
+   */
+  closed?: boolean | undefined;
 };
 
 /**
