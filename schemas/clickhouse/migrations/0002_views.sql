@@ -15,6 +15,20 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_current`
 AS SELECT * FROM `{{.Database}}`.`{{.Table}}` FINAL
 COMMENT 'Every measurement once: the version that was accepted last';
 
+-- A state covers complete hours: tests judge these. States without measurements have none that mislead.
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_sick_hours`
+(
+    product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    measure_type_code LowCardinality(String) COMMENT 'measure type, such as speed; its unit is in {{.Table}}_measure_types',
+    detector_code String COMMENT 'code of the detector',
+    bucket DateTime('UTC') COMMENT 'start of the hour (UTC) that contains timestamp_from'
+)
+AS SELECT product_instance, measure_type_code, detector_code,
+    arrayJoin(arrayMap(n -> toDateTime(3600 * n, 'UTC'), range(intDiv(toUnixTimestamp(first_at), 3600), intDiv(toUnixTimestamp(last_at), 3600)))) AS bucket
+FROM `{{.Database}}`.`{{.Table}}_health` FINAL
+WHERE state NOT IN ('checked', 'silent', 'feed', 'few')
+COMMENT 'Hours of detectors whose measurements mislead, once for each test that found it';
+
 CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_5m`
 (
     product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
@@ -25,10 +39,12 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_5m`
     sum Float64 COMMENT 'sum of the values',
     average Float64 COMMENT 'sum / count; to average over several rows, use sum(sum) / sum(count)',
     minimum Float64 COMMENT 'lowest value',
-    maximum Float64 COMMENT 'highest value'
+    maximum Float64 COMMENT 'highest value',
+    good Bool COMMENT 'whether the detector was not found sick in this hour (UTC); avg(good) is the share of good rows'
 )
 AS SELECT product_instance, bucket, measure_type_code, detector_code,
-    count() AS count, sum(value) AS sum, sum(value) / count() AS average, min(value) AS minimum, max(value) AS maximum
+    count() AS count, sum(value) AS sum, sum(value) / count() AS average, min(value) AS minimum, max(value) AS maximum,
+    {{.Good "product_instance, measure_type_code, detector_code" "bucket"}} AS good
 FROM `{{.Database}}`.`{{.Table}}_by_time` FINAL
 GROUP BY product_instance, bucket, measure_type_code, detector_code
 COMMENT 'One row for each 5 minutes, detector and measure type';
@@ -62,22 +78,27 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_15m`
     detector_code String COMMENT 'code of the detector',
     count UInt64 COMMENT 'number of measurements',
     sum Float64 COMMENT 'sum of the values',
-    average Float64 COMMENT 'sum / count; to average over several rows, use sum(sum) / sum(count)'
+    average Float64 COMMENT 'sum / count; to average over several rows, use sum(sum) / sum(count)',
+    good Bool COMMENT 'whether the detector was not found sick in this hour (UTC); avg(good) is the share of good rows'
 )
 AS SELECT product_instance, hour AS bucket, measure_type_code, detector_code,
-    count_1 AS count, thousandths_1 / 1000 + other_1 AS sum, sum / count AS average
+    count_1 AS count, thousandths_1 / 1000 + other_1 AS sum, sum / count AS average,
+    {{.Good "product_instance, measure_type_code, detector_code" "hour"}} AS good
 FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_1 > 0
 UNION ALL
 SELECT product_instance, hour + toIntervalMinute(15) AS bucket, measure_type_code, detector_code,
-    count_2 AS count, thousandths_2 / 1000 + other_2 AS sum, sum / count AS average
+    count_2 AS count, thousandths_2 / 1000 + other_2 AS sum, sum / count AS average,
+    {{.Good "product_instance, measure_type_code, detector_code" "hour"}} AS good
 FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_2 > 0
 UNION ALL
 SELECT product_instance, hour + toIntervalMinute(30) AS bucket, measure_type_code, detector_code,
-    count_3 AS count, thousandths_3 / 1000 + other_3 AS sum, sum / count AS average
+    count_3 AS count, thousandths_3 / 1000 + other_3 AS sum, sum / count AS average,
+    {{.Good "product_instance, measure_type_code, detector_code" "hour"}} AS good
 FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_3 > 0
 UNION ALL
 SELECT product_instance, hour + toIntervalMinute(45) AS bucket, measure_type_code, detector_code,
-    count_4 AS count, thousandths_4 / 1000 + other_4 AS sum, sum / count AS average
+    count_4 AS count, thousandths_4 / 1000 + other_4 AS sum, sum / count AS average,
+    {{.Good "product_instance, measure_type_code, detector_code" "hour"}} AS good
 FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_4 > 0
 COMMENT 'One row for each quarter of an hour, detector and measure type';
 
@@ -91,12 +112,14 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_1h`
     sum Float64 COMMENT 'sum of the values',
     average Float64 COMMENT 'sum / count; to average over several rows, use sum(sum) / sum(count)',
     minimum Float64 COMMENT 'lowest value',
-    maximum Float64 COMMENT 'highest value'
+    maximum Float64 COMMENT 'highest value',
+    good Bool COMMENT 'whether the detector was not found sick in this hour (UTC); avg(good) is the share of good rows'
 )
 AS SELECT product_instance, hour AS bucket, measure_type_code, detector_code,
     count_1 + count_2 + count_3 + count_4 AS count,
     (thousandths_1 + thousandths_2 + thousandths_3 + thousandths_4) / 1000 + other_1 + other_2 + other_3 + other_4 AS sum,
-    sum / count AS average, minimum, maximum
+    sum / count AS average, minimum, maximum,
+    {{.Good "product_instance, measure_type_code, detector_code" "hour"}} AS good
 FROM `{{.Database}}`.`{{.Table}}_hours` FINAL
 COMMENT 'One row for each hour, detector and measure type';
 

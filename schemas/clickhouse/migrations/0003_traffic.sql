@@ -10,11 +10,14 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_speeds_1h`
     vehicles Float64 COMMENT 'number of vehicles in these intervals',
     average Float64 COMMENT 'mean of the speeds, each interval alike',
     time_mean_speed Float64 COMMENT 'mean of the speeds weighted by vehicles: the mean speed of the vehicles that passed',
-    space_mean_speed Float64 COMMENT 'harmonic mean weighted by vehicles, for travel times; an interval at 0 makes it 0'
+    space_mean_speed Float64 COMMENT 'harmonic mean weighted by vehicles, for travel times; an interval at 0 makes it 0',
+    good Bool COMMENT 'whether neither the speed nor the flow of the detector was found sick in this hour (UTC)'
 )
 AS SELECT product_instance, dateTrunc('hour', start) AS bucket, 'speed' || kind AS measure_type_code, detector_code,
     count() AS intervals, sum(counted) AS vehicles, avg(speed) AS average,
-    sum(speed * counted) / sum(counted) AS time_mean_speed, sum(counted) / sum(counted / speed) AS space_mean_speed
+    sum(speed * counted) / sum(counted) AS time_mean_speed, sum(counted) / sum(counted / speed) AS space_mean_speed,
+    {{.Good "product_instance, 'speed' || kind, detector_code" "bucket"}}
+        AND {{.Good "product_instance, 'flow' || kind, detector_code" "bucket"}} AS good
 FROM
 (
     SELECT product_instance, bucket AS start, timestamp_from, timestamp_to, detector_code,
@@ -55,7 +58,8 @@ WITH
     )
 SELECT h.detector_code AS detector_code, h.hour AS hour, h.speed AS speed,
     if(f.hours = 0, NULL, f.free_flow_speed) AS free_flow_speed, h.speed < 0.6 * free_flow_speed AS congested,
-    if(u.weeks = 0, NULL, u.usual_speed) AS usual_speed, h.speed - usual_speed AS difference, u.weeks AS weeks
+    if(u.weeks = 0, NULL, u.usual_speed) AS usual_speed, h.speed - usual_speed AS difference, u.weeks AS weeks,
+    {{.Good "{product_instance:String}, {measure_type_code:String}, h.detector_code" "h.hour"}} AS good
 FROM hours AS h
 LEFT JOIN free AS f ON f.detector_code = h.detector_code
 LEFT JOIN usual AS u ON u.detector_code = h.detector_code AND u.weekday = toDayOfWeek(h.hour) AND u.hour_of_day = toHour(h.hour)
