@@ -8,6 +8,7 @@ TOOL     := go tool -modfile=.ci/tools.mod
 FUZZTIME ?= 20s
 BENCH    ?= .
 SEED     ?= 1
+HOURS    ?= 10
 DURATION ?= 60s
 RUNS     ?= 2
 RACE     ?= ./pipeline/... ./sources/... ./sinks/...
@@ -111,6 +112,10 @@ fuzz-inflate: ## compare our inflate with three others on streams with 10⁹ byt
 .PHONY: chaos
 chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 DURATION=60s RUNS=2, ARGS='--brokers 3' for a cluster
 	go run ./cmd/dev/chaos --broker both --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
+
+.PHONY: simulate
+simulate: ## the daemon, its disk, its network and fakes of its stores under one seed, faster than time; SEED=1 HOURS=10, TRACE=yes shows each event
+	CGO_ENABLED=0 go test ./cmd/dev/chaos/simulate -count=1 -v -timeout 0 -run '^TestSimulate$$' -args -seed $(SEED) -hours $(HOURS) $(if $(TRACE),-trace)
 
 .PHONY: chaos-cluster
 chaos-cluster: DURATION = 240s

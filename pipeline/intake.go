@@ -34,6 +34,8 @@ type Config struct {
 	Queue        int   `setting:"-"`
 	MaxBodyBytes int64 `setting:"max_body_bytes"` // maximum decompressed size of a body
 
+	Now func() time.Time `setting:"-"` // the wall clock; nil for the system's, which simulations cannot set
+
 	Decode      decode.Config     `setting:"decode"`      // limits of a body's contents
 	Validate    validate.Config   `setting:"validate"`    // configurable rules for measurements
 	Idempotency IdempotencyConfig `setting:"idempotency"` // store of the responses to requests with an Idempotency-Key
@@ -99,9 +101,12 @@ func NewIntake(cfg Config, j Journal, registry Registry, idempotency *Idempotenc
 	if cfg.Workers == 0 {
 		cfg.Workers = 2 * runtime.GOMAXPROCS(0)
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	in := &Intake{
 		cfg: cfg, journal: j, registry: registry, idempotency: idempotency, allowed: cfg.Validate.Allowed(),
-		clock: clock{now: time.Now, began: time.Now(), log: log},
+		clock: clock{now: cfg.Now, began: time.Now(), log: log},
 		turns: turns.New(cfg.Workers, max(1, cfg.Workers/2), cfg.Queue),
 	}
 	if j, ordered := j.(Ordered); ordered {

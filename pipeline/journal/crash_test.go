@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/crashfs"
 	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/lib/durable"
 )
@@ -80,11 +81,11 @@ func newCrashWorld(t *testing.T, seed uint64) *crashWorld {
 // the disk.
 func (w *crashWorld) live() {
 	if w.rng.IntN(3) > 0 {
-		w.fs.budget = w.rng.IntN(60)
+		w.fs.Budget = w.rng.IntN(60)
 	}
 	j, err := Open(testConfig(), []string{"a", "b"}, WithFS(w.fs))
 	if err != nil {
-		require.ErrorIs(w.t, err, errPower, "seed %d", w.seed)
+		require.ErrorIs(w.t, err, crashfs.ErrPower, "seed %d", w.seed)
 	} else {
 		w.check(j)
 		w.use(j)
@@ -96,7 +97,7 @@ func (w *crashWorld) live() {
 func (w *crashWorld) use(j *Journal) {
 	if w.rng.IntN(2) == 0 {
 		rng := rand.New(rand.NewPCG(w.rng.Uint64(), 3))
-		w.fs.setFault(func(string, string) bool { return rng.IntN(12) == 0 })
+		w.fs.SetFault(func(string, string) bool { return rng.IntN(12) == 0 })
 	}
 	for range w.rng.IntN(12) {
 		if w.rng.IntN(3) == 0 {
@@ -169,7 +170,7 @@ func (w *crashWorld) check(j *Journal) {
 	r := j.Reader(0)
 	for want := oldest; want < next; want++ {
 		seq, frame, ok, err := r.TryNext(nil)
-		if errors.Is(err, errPower) {
+		if errors.Is(err, crashfs.ErrPower) {
 			return
 		}
 		require.NoError(w.t, err, "seed %d", w.seed)

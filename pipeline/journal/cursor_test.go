@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/crashfs"
 	"trafficd/pipeline/lib/durable"
 )
 
@@ -93,9 +94,9 @@ func TestTornSavesOfTwoProcesses(t *testing.T) {
 	require.NoError(t, j.Cursor("a").Save(1, []byte("saved"))) // slot 0
 	require.NoError(t, j.Close())
 	tear := func(state string, n int) {
-		b := fs.bytes(path)
+		b := fs.Bytes(path)
 		copy(b[slotBytes:], slot{gen: 4, seq: 1, state: []byte(state)}.encode(nil)[:n])
-		fs.put(path, b)
+		fs.Put(path, b)
 	}
 	check := func() {
 		t.Helper()
@@ -121,10 +122,10 @@ func TestTornCursor(t *testing.T) {
 		require.NoError(t, j.Cursor("a").Save(2, []byte("before"))) // slot 1
 		require.NoError(t, j.Cursor("a").Save(3, sized(2000)))      // slot 0
 		require.NoError(t, j.Close())
-		return fs, fs.bytes(path)
+		return fs, fs.Bytes(path)
 	}
 	load := func(fs *memFS, b []byte) (uint64, []byte, error) {
-		fs.put(path, b)
+		fs.Put(path, b)
 		j, err := Open(testConfig(), []string{"a"}, WithFS(fs))
 		if err != nil {
 			return 0, nil, err
@@ -187,11 +188,11 @@ func TestSaveThatFailsCanBeRepeated(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs, "a")
 	add(t, j, nil)
-	fs.setFault(func(op, path string) bool { return strings.HasPrefix(path, "a.cursor") })
-	require.ErrorIs(t, j.Cursor("a").Save(2, nil), errFaulty)
+	fs.SetFault(func(op, path string) bool { return strings.HasPrefix(path, "a.cursor") })
+	require.ErrorIs(t, j.Cursor("a").Save(2, nil), crashfs.ErrFaulty)
 	seq, _ := j.Cursor("a").Load()
 	require.EqualValues(t, 1, seq)
-	fs.setFault(nil)
+	fs.SetFault(nil)
 	require.NoError(t, j.Cursor("a").Save(2, nil))
 	require.NoError(t, j.Close())
 }
@@ -202,11 +203,11 @@ func TestDeletionThatFailsIsRepeated(t *testing.T) {
 		fs := newMemFS(1)
 		j := mustOpen(t, testConfig(), fs, "a")
 		addSegments(t, j)
-		fs.setFault(func(op, _ string) bool { return slices.Contains(failing, op) })
+		fs.SetFault(func(op, _ string) bool { return slices.Contains(failing, op) })
 		require.NoError(t, j.Cursor("a").Save(20, nil), "the position is durable anyway")
 		oldest, _ := j.Bounds()
 		require.EqualValues(t, 1, oldest)
-		fs.setFault(nil)
+		fs.SetFault(nil)
 		require.NoError(t, j.Cursor("a").Save(20, nil))
 		oldest, _ = j.Bounds()
 		require.Greater(t, oldest, uint64(15))
@@ -225,7 +226,7 @@ func TestDeletionThatFailsIsRepeated(t *testing.T) {
 func TestDeletedSegmentsAreReused(t *testing.T) {
 	fs := newMemFS(1)
 	created := 0
-	fs.setFault(func(op, path string) bool {
+	fs.SetFault(func(op, path string) bool {
 		if op == "create" && strings.HasSuffix(path, segmentSuffix+tempSuffix) {
 			created++
 		}
@@ -241,7 +242,7 @@ func TestDeletedSegmentsAreReused(t *testing.T) {
 
 	oldest, next := j.Bounds()
 	path := filepath.Join("/journal", segmentName(j.newest().first))
-	require.Greater(t, int64(len(fs.bytes(path))), j.newest().end, "frames of the former segment follow")
+	require.Greater(t, int64(len(fs.Bytes(path))), j.newest().end, "frames of the former segment follow")
 	for _, powerLost := range []bool{false, true} {
 		again := mustOpen(t, testConfig(), fs.clone().crash(powerLost), "a")
 		gotOldest, gotNext := again.Bounds()
@@ -250,7 +251,7 @@ func TestDeletedSegmentsAreReused(t *testing.T) {
 		require.NoError(t, again.Close())
 	}
 	require.NoError(t, j.Close())
-	require.Len(t, fs.bytes(path), int(j.newest().end), "Close truncates them")
+	require.Len(t, fs.Bytes(path), int(j.newest().end), "Close truncates them")
 }
 
 // TestSpareThatCannotBeOpened checks that the file of a deleted segment that cannot be opened again
@@ -262,7 +263,7 @@ func TestSpareThatCannotBeOpened(t *testing.T) {
 	require.NoError(t, j.Cursor("a").Save(20, nil))
 	require.Len(t, j.spares, maxSpares)
 	failed := 0
-	fs.setFault(func(op, path string) bool {
+	fs.SetFault(func(op, path string) bool {
 		hit := op == "open" && strings.HasSuffix(path, tempSuffix)
 		if hit {
 			failed++
@@ -271,7 +272,7 @@ func TestSpareThatCannotBeOpened(t *testing.T) {
 	})
 	addSegments(t, j)
 	require.Equal(t, maxSpares, failed)
-	fs.setFault(nil)
+	fs.SetFault(nil)
 	requireNoTempFiles(t, fs)
 	require.NoError(t, j.Close())
 }
@@ -281,17 +282,17 @@ func TestSpareThatCannotBeOpened(t *testing.T) {
 func TestSpaceIsFreedInSteps(t *testing.T) {
 	fs := newMemFS(1)
 	const path = "/journal/large.tmp"
-	fs.put(path, make([]byte, 2*removeStep+1))
+	fs.Put(path, make([]byte, 2*removeStep+1))
 	var steps []int
-	fs.setGate(func(string) { steps = append(steps, len(fs.bytes(path))) })
+	fs.SetGate(func(string) { steps = append(steps, len(fs.Bytes(path))) })
 	require.NoError(t, removeInSteps(fs, path))
 	require.Equal(t, []int{removeStep + 1, 1}, steps)
 	require.NoError(t, removeInSteps(fs, path), "there is none")
-	fs.setGate(nil)
+	fs.SetGate(nil)
 
 	j := mustOpen(t, testConfig(), fs, "a")
 	addSegments(t, j)
-	fs.setFault(func(op, path string) bool { return op == "rename" && strings.HasSuffix(path, tempSuffix) })
+	fs.SetFault(func(op, path string) bool { return op == "rename" && strings.HasSuffix(path, tempSuffix) })
 	require.NoError(t, j.Cursor("a").Save(20, nil))
 	oldest, _ := j.Bounds()
 	require.Greater(t, oldest, uint64(15))

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/crashfs"
 )
 
 // invert changes every byte of a frame.
@@ -56,7 +58,7 @@ func TestEditCrashes(t *testing.T) {
 	crashes := 0
 	for budget := 1; ; budget++ {
 		fs, _ := inspected(t)
-		fs.budget = budget
+		fs.Budget = budget
 		err := Edit("/journal", 3, invert, WithFS(fs))
 		fs = fs.crash(budget%2 == 0)
 		done := uint64(3) // first unchanged frame
@@ -77,7 +79,7 @@ func TestEditCrashes(t *testing.T) {
 		if err == nil {
 			break
 		}
-		require.ErrorIs(t, err, errPower)
+		require.ErrorIs(t, err, crashfs.ErrPower)
 		crashes++
 	}
 	require.Greater(t, crashes, 20)
@@ -89,11 +91,11 @@ func TestEditOfADamagedSegment(t *testing.T) {
 	in, err := Inspect("/journal", WithFS(fs))
 	require.NoError(t, err)
 	path := "/journal/" + in.Segments[1].Name
-	b := fs.bytes(path)
+	b := fs.Bytes(path)
 	b[blockBytes+frameHeaderBytes+100] ^= 1
-	fs.put(path, b)
+	fs.Put(path, b)
 	require.True(t, isCorrupt(Edit("/journal", in.Segments[1].First, invert, WithFS(fs))))
-	require.Equal(t, b, fs.bytes(path))
+	require.Equal(t, b, fs.Bytes(path))
 }
 
 func TestLock(t *testing.T) {

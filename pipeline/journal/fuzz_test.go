@@ -24,7 +24,7 @@ func FuzzSegment(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		fs := newMemFS(1)
-		fs.put(firstSegment, append(header.encode(), body...))
+		fs.Put(firstSegment, append(header.encode(), body...))
 		j, err := Open(wideConfig(), nil, WithFS(fs))
 		if err != nil {
 			require.True(t, isCorrupt(err), "%v", err)
@@ -70,7 +70,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add(slot{gen: 2, seq: 77, state: []byte("some state")}.encode(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fs := newMemFS(1)
-		fs.put("/journal/a.cursor", b)
+		fs.Put("/journal/a.cursor", b)
 		info := readCursor(fs, "/journal", "a")
 		if info.Err == nil {
 			encoded := slot{gen: info.Generation, seq: info.Seq, state: info.State}.encode(nil)

@@ -25,7 +25,7 @@ func inspected(t *testing.T) (*memFS, [][]byte) {
 
 func TestInspect(t *testing.T) {
 	fs, frames := inspected(t)
-	fs.setFault(func(op, path string) bool {
+	fs.SetFault(func(op, path string) bool {
 		if op != "open" {
 			t.Errorf("got %s of %s, want no changes", op, path)
 		}
@@ -39,7 +39,7 @@ func TestInspect(t *testing.T) {
 		for _, s := range in.Segments {
 			require.Equal(t, next, s.First)
 			require.Equal(t, s.Frames, int(s.Last-s.First+1))
-			require.EqualValues(t, len(fs.bytes(filepath.Join("/journal", s.Name))), s.Bytes)
+			require.EqualValues(t, len(fs.Bytes(filepath.Join("/journal", s.Name))), s.Bytes)
 			require.Zero(t, s.TornBytes)
 			next, count = s.Last+1, count+s.Frames
 		}
@@ -73,7 +73,7 @@ func TestInspectReportsDamage(t *testing.T) {
 			wantFrames = int(in.Segments[segment].Last)
 		}
 		path := filepath.Join("/journal", in.Segments[segment].Name)
-		fs.put(path, damage(fs.bytes(path)))
+		fs.Put(path, damage(fs.Bytes(path)))
 
 		in, err = Inspect("/journal", WithFS(fs))
 		require.NoError(t, err)
@@ -99,9 +99,9 @@ func TestInspectReportsDamage(t *testing.T) {
 
 func TestInspectVersion(t *testing.T) {
 	fs, _ := inspected(t)
-	b := fs.bytes(firstSegment)
+	b := fs.Bytes(firstSegment)
 	b[8] = 2
-	fs.put(firstSegment, b)
+	fs.Put(firstSegment, b)
 	in, err := Verify("/journal", WithFS(fs))
 	require.NoError(t, err)
 	var version *VersionError

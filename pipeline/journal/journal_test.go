@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"trafficd/cmd/dev/crashfs"
 	"trafficd/pipeline/lib/durable"
 )
 
@@ -57,7 +58,7 @@ func addTogether(t testing.TB, j *Journal, fs *memFS, data ...[]byte) {
 	t.Helper()
 	began, open := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	fs.setGate(func(string) { once.Do(func() { close(began); <-open }) })
+	fs.SetGate(func(string) { once.Do(func() { close(began); <-open }) })
 	first := &durable.Entry{Data: []byte("holds up the writer")}
 	require.NoError(t, j.Enqueue(first))
 	<-began // the next commit takes all that is enqueued while this one syncs
@@ -71,7 +72,7 @@ func addTogether(t testing.TB, j *Journal, fs *memFS, data ...[]byte) {
 	for _, e := range append(entries, first) {
 		require.NoError(t, e.Wait())
 	}
-	fs.setGate(nil)
+	fs.SetGate(nil)
 }
 
 // readAll returns all durable frames from the oldest on.
@@ -175,11 +176,11 @@ func TestDiskLow(t *testing.T) {
 		fs := newMemFS(1)
 		j := mustOpen(t, testConfig(), fs)
 		require.NoError(t, j.Ready(""))
-		fs.setFree(testConfig().MinFreeBytes + roomFor(0) - 1)
+		fs.SetFree(testConfig().MinFreeBytes + roomFor(0) - 1)
 		time.Sleep(2 * maintenanceInterval)
 		require.ErrorIs(t, j.Ready(""), ErrDiskLow)
 		require.ErrorIs(t, j.Enqueue(&durable.Entry{}), ErrDiskLow)
-		fs.setFree(testConfig().MinFreeBytes + roomFor(0))
+		fs.SetFree(testConfig().MinFreeBytes + roomFor(0))
 		time.Sleep(2 * maintenanceInterval)
 		require.EqualValues(t, 1, add(t, j, nil))
 		require.NoError(t, j.Close())
@@ -191,7 +192,7 @@ func TestDiskLow(t *testing.T) {
 func TestDiskLowBeforeItIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no time passes while frames are queued
 		fs := newMemFS(1)
-		fs.capacity = 512 << 10
+		fs.Capacity = 512 << 10
 		cfg := testConfig()
 		cfg.MinFreeBytes = 64 << 10
 		j := mustOpen(t, cfg, fs)
@@ -210,8 +211,8 @@ func TestDiskLowBeforeItIsFull(t *testing.T) {
 		for _, e := range queued {
 			require.NoError(t, e.Wait())
 		}
-		require.GreaterOrEqual(t, fs.available(), cfg.MinFreeBytes)
-		require.Less(t, fs.available(), cfg.MinFreeBytes+2*cfg.SegmentBytes, "the space above the limit is used")
+		require.GreaterOrEqual(t, fs.Available(), cfg.MinFreeBytes)
+		require.Less(t, fs.Available(), cfg.MinFreeBytes+2*cfg.SegmentBytes, "the space above the limit is used")
 		require.NoError(t, j.Close())
 	})
 }
@@ -221,17 +222,15 @@ func TestDiskLowBeforeItIsFull(t *testing.T) {
 func TestDiskLowFreesSpares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := newMemFS(1)
-		fs.capacity = 4 << 20
+		fs.Capacity = 4 << 20
 		cfg := testConfig()
 		cfg.MinFreeBytes = 64 << 10
 		j := mustOpen(t, cfg, fs, "a")
 		addSegments(t, j)
 		require.NoError(t, j.Cursor("a").Save(20, nil))
 		require.Len(t, j.spares, maxSpares)
-		fs.mu.Lock()
-		fs.capacity -= fs.capacity - fs.used() - cfg.MinFreeBytes // another program fills the disk up to the limit
-		fs.mu.Unlock()
-		require.Equal(t, cfg.MinFreeBytes, fs.available())
+		fs.Fill(cfg.MinFreeBytes) // another program fills the disk up to the limit
+		require.Equal(t, cfg.MinFreeBytes, fs.Available())
 		time.Sleep(2 * maintenanceInterval)
 		require.NoError(t, j.Ready(""), "the spares have freed enough")
 		requireNoTempFiles(t, fs)
@@ -275,7 +274,7 @@ func TestFailedCommitIsVoided(t *testing.T) {
 		fs := newMemFS(1)
 		j := mustOpen(t, testConfig(), fs)
 		add(t, j, []byte("one"))
-		fs.failOnce(failing)
+		fs.FailOnce(failing)
 		e := &durable.Entry{Data: []byte("never")}
 		require.NoError(t, j.Enqueue(e))
 		require.ErrorIs(t, e.Wait(), durable.ErrVoided)
@@ -298,10 +297,10 @@ func TestUnknownUntilTheDiskRecovers(t *testing.T) {
 		fs := newMemFS(1)
 		j := mustOpen(t, testConfig(), fs)
 		add(t, j, []byte("one"))
-		fs.setFault(func(op, _ string) bool { return op == "sync" })
+		fs.SetFault(func(op, _ string) bool { return op == "sync" })
 		began, open := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		fs.setGate(func(string) { once.Do(func() { close(began); <-open }) })
+		fs.SetGate(func(string) { once.Do(func() { close(began); <-open }) })
 
 		written, waiting := &durable.Entry{Data: []byte("written")}, &durable.Entry{Data: []byte("not written")}
 		require.NoError(t, j.Enqueue(written))
@@ -313,10 +312,10 @@ func TestUnknownUntilTheDiskRecovers(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, j.Enqueue(&durable.Entry{}), ErrFailed)
 		require.ErrorIs(t, j.Ready(""), ErrFailed)
-		require.ErrorContains(t, j.Ready(""), errFaulty.Error(), "Ready names the cause")
+		require.ErrorContains(t, j.Ready(""), crashfs.ErrFaulty.Error(), "Ready names the cause")
 		require.Equal(t, [][]byte{[]byte("one")}, readAll(t, j), "durable frames can still be read")
 
-		fs.setFault(nil)
+		fs.SetFault(nil)
 		time.Sleep(2 * maintenanceInterval)
 		require.NoError(t, j.Ready(""))
 		add(t, j, []byte("two"))
@@ -328,11 +327,11 @@ func TestUnknownUntilTheDiskRecovers(t *testing.T) {
 func TestCloseReturnsTheFailure(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs)
-	fs.setFault(func(op, _ string) bool { return op == "sync" || op == "syncdir" })
+	fs.SetFault(func(op, _ string) bool { return op == "sync" || op == "syncdir" })
 	e := &durable.Entry{Data: []byte("lost")}
 	require.NoError(t, j.Enqueue(e))
 	require.ErrorIs(t, e.Wait(), durable.ErrUnknown)
-	require.ErrorIs(t, j.Close(), errFaulty)
+	require.ErrorIs(t, j.Close(), crashfs.ErrFaulty)
 }
 
 func TestEnqueueErrors(t *testing.T) {
@@ -343,7 +342,7 @@ func TestEnqueueErrors(t *testing.T) {
 	require.ErrorIs(t, j.Enqueue(&durable.Entry{Data: sized(cfg.MaxFrameBytes + 1)}), durable.ErrTooLarge)
 
 	open := make(chan struct{})
-	fs.setGate(func(string) { <-open }) // the disk hangs; Enqueue must not
+	fs.SetGate(func(string) { <-open }) // the disk hangs; Enqueue must not
 	var entries []*durable.Entry
 	for range maxQueueEntries {
 		e := &durable.Entry{Data: []byte("waits")}
@@ -370,7 +369,7 @@ func TestQueueBytes(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, cfg, fs)
 	open := make(chan struct{})
-	fs.setGate(func(string) { <-open })
+	fs.SetGate(func(string) { <-open })
 	e := &durable.Entry{Data: sized(cfg.MaxFrameBytes)}
 	require.NoError(t, j.Enqueue(e))
 	require.ErrorIs(t, j.Enqueue(&durable.Entry{Data: sized(1)}), durable.ErrBusy)
@@ -405,7 +404,7 @@ func TestLastIsKept(t *testing.T) {
 	addSegments(t, j)
 	newest := add(t, j, []byte("newest"))
 	// A failure begins an empty segment: all frames are in older ones now.
-	fs.failOnce("sync")
+	fs.FailOnce("sync")
 	e := &durable.Entry{Data: []byte("never")}
 	require.NoError(t, j.Enqueue(e))
 	require.ErrorIs(t, e.Wait(), durable.ErrVoided)
@@ -536,7 +535,7 @@ func TestSaveDuringClose(t *testing.T) {
 
 func TestTornTailIsLogged(t *testing.T) {
 	fs := threeCommits(t)
-	fs.put(firstSegment, append(fs.bytes(firstSegment), "torn off"...))
+	fs.Put(firstSegment, append(fs.Bytes(firstSegment), "torn off"...))
 	var log bytes.Buffer
 	j, err := Open(wideConfig(), nil, WithFS(fs), WithLogger(zerolog.New(&log)))
 	require.NoError(t, err)
@@ -581,7 +580,7 @@ func TestMetrics(t *testing.T) {
 	require.EqualValues(t, 12, testutil.ToFloat64(n.frames)-frames, "counters of the first journal")
 	require.NoError(t, second.Close())
 
-	fs.failOnce("sync")
+	fs.FailOnce("sync")
 	e := &durable.Entry{}
 	require.NoError(t, j.Enqueue(e))
 	require.ErrorIs(t, e.Wait(), durable.ErrVoided)

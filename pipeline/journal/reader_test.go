@@ -81,7 +81,7 @@ func TestReaderSeesOnlyDurableFrames(t *testing.T) {
 	r := j.Reader(0)
 	began, open := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	fs.setGate(func(string) { once.Do(func() { close(began); <-open }) })
+	fs.SetGate(func(string) { once.Do(func() { close(began); <-open }) })
 	e := &durable.Entry{Data: []byte("written, not synced")}
 	require.NoError(t, j.Enqueue(e))
 	<-began

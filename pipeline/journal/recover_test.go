@@ -45,7 +45,7 @@ func TestTornWrites(t *testing.T) {
 	f := func(name string, tear func(b []byte) []byte, wantLast uint64) {
 		t.Helper()
 		fs := threeCommits(t)
-		fs.put(firstSegment, tear(fs.bytes(firstSegment)))
+		fs.Put(firstSegment, tear(fs.Bytes(firstSegment)))
 		j, err := Open(wideConfig(), nil, WithFS(fs))
 		require.NoError(t, err, name)
 		_, next := j.Bounds()
@@ -93,15 +93,15 @@ func TestDamageIsNoTear(t *testing.T) {
 	f := func(name string, damage func(b []byte) []byte, wantOffset int64) {
 		t.Helper()
 		fs := threeCommits(t)
-		damaged := damage(fs.bytes(firstSegment))
-		fs.put(firstSegment, damaged)
+		damaged := damage(fs.Bytes(firstSegment))
+		fs.Put(firstSegment, damaged)
 		_, err := Open(wideConfig(), nil, WithFS(fs))
 		var corrupt *CorruptError
 		require.ErrorAs(t, err, &corrupt, name)
 		require.ErrorContains(t, err, "run trafficctl journal verify "+wideConfig().Dir, name)
 		require.Equal(t, firstSegment, corrupt.Path, name)
 		require.Equal(t, wantOffset, corrupt.Offset, name)
-		require.Equal(t, damaged, fs.bytes(firstSegment), "%s: Open must write nothing", name)
+		require.Equal(t, damaged, fs.Bytes(firstSegment), "%s: Open must write nothing", name)
 	}
 	flip := func(at int) func([]byte) []byte { return func(b []byte) []byte { b[at] ^= 1; return b } }
 	f("first frame's payload", flip(commit1+frameHeaderBytes+3), commit1)
@@ -141,23 +141,23 @@ func TestSealedSegments(t *testing.T) {
 	t.Run("every truncation and growth by blocks", func(t *testing.T) {
 		fs, names := build()
 		path := filepath.Join("/journal", names[0])
-		whole := fs.bytes(path)
+		whole := fs.Bytes(path)
 		for _, n := range []int{0, 1, blockBytes - 1, blockBytes, blockBytes + 1, len(whole) - blockBytes, len(whole) - 1} {
-			fs.put(path, whole[:n])
+			fs.Put(path, whole[:n])
 			_, err := Open(testConfig(), nil, WithFS(fs))
 			require.True(t, isCorrupt(err), "%d bytes: %v", n, err)
 			require.ErrorContains(t, err, names[0])
 		}
-		fs.put(path, append(whole, 0))
+		fs.Put(path, append(whole, 0))
 		_, err := Open(testConfig(), nil, WithFS(fs))
 		require.True(t, isCorrupt(err))
 	})
 	t.Run("a broken frame is reported when it is read", func(t *testing.T) {
 		fs, names := build()
 		path := filepath.Join("/journal", names[0])
-		b := fs.bytes(path)
+		b := fs.Bytes(path)
 		b[8192+100] ^= 1
-		fs.put(path, b)
+		fs.Put(path, b)
 		j := mustOpen(t, testConfig(), fs)
 		r := j.Reader(1)
 		_, _, ok, err := r.TryNext(nil)
@@ -182,13 +182,13 @@ func TestSealedSegments(t *testing.T) {
 // be recovered.
 func TestEveryTruncation(t *testing.T) {
 	fs := threeCommits(t)
-	whole := fs.bytes(firstSegment)
+	whole := fs.Bytes(firstSegment)
 	ends := []int{
 		commit1 + frameHeaderBytes + len("holds up the writer"), frame2 + frameHeaderBytes + 3000,
 		frame3 + frameHeaderBytes + 100, frame4 + frameHeaderBytes + 3000, commit3 + frameHeaderBytes + 900,
 	}
 	for n := range len(whole) + 1 {
-		fs.put(firstSegment, whole[:n])
+		fs.Put(firstSegment, whole[:n])
 		j, err := Open(wideConfig(), nil, WithFS(fs))
 		if n < blockBytes {
 			require.True(t, isCorrupt(err), "%d bytes", n)
@@ -211,11 +211,11 @@ func TestEveryFlippedByte(t *testing.T) {
 	j := mustOpen(t, wideConfig(), fs)
 	written := readAll(t, j)
 	require.NoError(t, j.Close())
-	whole := fs.bytes(firstSegment)
+	whole := fs.Bytes(firstSegment)
 	for at := 0; at < len(whole); at += 3 {
 		damaged := bytes.Clone(whole)
 		damaged[at] ^= 0xff
-		fs.put(firstSegment, damaged)
+		fs.Put(firstSegment, damaged)
 		j, err := Open(wideConfig(), nil, WithFS(fs))
 		if err != nil {
 			var version *VersionError
@@ -245,9 +245,9 @@ func TestForgedFrame(t *testing.T) {
 		copy(forged[at+frameHeaderBytes:], "forged")
 		add(t, j, forged)
 		require.NoError(t, j.Close())
-		b := fs.bytes(firstSegment)
+		b := fs.Bytes(firstSegment)
 		b[blockBytes+frameHeaderBytes] ^= 1
-		fs.put(firstSegment, b)
+		fs.Put(firstSegment, b)
 		return fs
 	}
 	_, err := Open(wideConfig(), nil, WithFS(forge(salt)))
@@ -264,9 +264,9 @@ func TestForgedFrame(t *testing.T) {
 
 func TestAnotherVersion(t *testing.T) {
 	fs := threeCommits(t)
-	b := fs.bytes(firstSegment)
+	b := fs.Bytes(firstSegment)
 	b[8] = 9
-	fs.put(firstSegment, b)
+	fs.Put(firstSegment, b)
 	_, err := Open(wideConfig(), nil, WithFS(fs))
 	var version *VersionError
 	require.ErrorAs(t, err, &version)
@@ -277,8 +277,8 @@ func TestAnotherVersion(t *testing.T) {
 
 func TestUnfinishedFilesAreRemoved(t *testing.T) {
 	fs := threeCommits(t)
-	fs.put(firstSegment+tempSuffix, []byte("half a header"))
-	fs.put("/journal/a.cursor.tmp", nil)
+	fs.Put(firstSegment+tempSuffix, []byte("half a header"))
+	fs.Put("/journal/a.cursor.tmp", nil)
 	j := mustOpen(t, wideConfig(), fs, "a")
 	requireNoTempFiles(t, fs)
 	require.NoError(t, j.Close())
@@ -288,7 +288,7 @@ func TestForeignNameOfASegment(t *testing.T) {
 	f := func(name string) {
 		t.Helper()
 		fs := threeCommits(t)
-		fs.put("/journal/"+name, fs.bytes(firstSegment))
+		fs.Put("/journal/"+name, fs.Bytes(firstSegment))
 		_, err := Open(wideConfig(), nil, WithFS(fs))
 		require.True(t, isCorrupt(err))
 		require.ErrorContains(t, err, name)

@@ -23,10 +23,10 @@ func TestConformance(t *testing.T) {
 	t.Run("fake", func(t *testing.T) {
 		sinktest.Run(t, func(t *testing.T) sinktest.Store {
 			f := startFake(t)
-			s := conformanceStore(t, f.address(), func(c *Config) { c.Addresses, c.Migrate = []string{f.address()}, false })
-			s.Read = func(testing.TB) []sinktest.Row { return f.stored() }
+			s := conformanceStore(t, f.address, func(c *Config) { c.Addresses, c.Migrate = []string{f.address}, false })
+			s.Read = func(testing.TB) []sinktest.Row { return f.Measurements() }
 			s.Reject = func(_ testing.TB, detector string) {
-				f.refuseIf(func(_ string, rows []sinktest.Row) *proto.Exception {
+				f.RefuseIf(func(_ string, rows []sinktest.Row) *proto.Exception {
 					if slices.ContainsFunc(rows, func(r sinktest.Row) bool { return r.Detector == detector }) {
 						return &proto.Exception{Code: proto.ErrViolatedConstraint, Name: "VIOLATED_CONSTRAINT", Message: "no such detector"}
 					}
@@ -97,9 +97,9 @@ func TestServerErrors(t *testing.T) {
 		t.Helper()
 		for _, early := range []bool{true, false} {
 			server := startFake(t)
-			a := newArchive(t, nil, func(c *Config) { c.Addresses, c.Migrate = []string{server.address()}, false })
+			a := newArchive(t, nil, func(c *Config) { c.Addresses, c.Migrate = []string{server.address}, false })
 			rows, plan := a.plan(smallBlock(1))
-			server.refuseIf(func(statement string, rows []sinktest.Row) *proto.Exception {
+			server.RefuseIf(func(statement string, rows []sinktest.Row) *proto.Exception {
 				if strings.HasPrefix(statement, "INSERT") && (early || rows != nil) {
 					return &proto.Exception{Code: code, Name: "ERROR", Message: "refused"}
 				}
@@ -107,9 +107,9 @@ func TestServerErrors(t *testing.T) {
 			})
 			a.requireFailure(want, plan, rows)
 			a.requireFailure(want, plan, rows)
-			server.refuseIf(nil)
+			server.RefuseIf(nil)
 			a.deliver(plan, rows)
-			require.Len(t, server.stored(), 100)
+			require.Len(t, server.Measurements(), 100)
 		}
 	}
 	f(proto.ErrTooManyParts, classOverload)
@@ -120,27 +120,27 @@ func TestServerErrors(t *testing.T) {
 	f(proto.ErrTimeoutExceeded, classTimeout)
 
 	server := startFake(t)
-	a := newArchive(t, nil, func(c *Config) { c.Addresses, c.Migrate = []string{server.address()}, false })
+	a := newArchive(t, nil, func(c *Config) { c.Addresses, c.Migrate = []string{server.address}, false })
 	rows, plan := a.plan(smallBlock(2))
-	server.change(func() { server.lost = 1 })
+	server.LoseNext(1)
 	a.requireFailure(classNetwork, plan, rows)
 	a.deliver(plan, rows)
-	require.Len(t, server.stored(), 100)
+	require.Len(t, server.Measurements(), 100)
 }
 
 // TestRowsVanish deletes the rows of a block although its tokens are kept: the sink sends them with
 // other tokens, and rejects them once the server has acknowledged and lost them with every token.
 func TestRowsVanish(t *testing.T) {
 	server := startFake(t)
-	a := newArchive(t, nil, func(c *Config) { c.Addresses, c.Migrate = []string{server.address()}, false })
+	a := newArchive(t, nil, func(c *Config) { c.Addresses, c.Migrate = []string{server.address}, false })
 	rows, plan := a.plan(smallBlock(1))
 	a.deliver(plan, rows)
 	for range maxRounds - 1 {
-		server.change(func() { server.rows = nil })
+		server.DropRows()
 		a.restarted().deliver(plan, rows)
-		require.Len(t, server.stored(), 100)
+		require.Len(t, server.Measurements(), 100)
 	}
-	server.change(func() { server.rows = nil })
+	server.DropRows()
 	a.restarted().requireVanished(plan, rows, rows)
-	require.Empty(t, server.stored())
+	require.Empty(t, server.Measurements())
 }

@@ -18,13 +18,13 @@ const Bootstrap = "bootstrap:0"
 // broker last. Without it, kafka-go does not try another broker if one accepts connections but
 // never responds, and its consumer groups try the first broker again and again.
 type bootstrap struct {
-	connect dialFunc
+	connect Func
 
 	mu      sync.Mutex
 	brokers []string // in the order in which they are tried
 }
 
-func newBootstrap(brokers []string, connect dialFunc) *bootstrap {
+func newBootstrap(brokers []string, connect Func) *bootstrap {
 	b := &bootstrap{connect: connect, brokers: slices.Clone(brokers)}
 	rand.Shuffle(len(brokers), func(i, j int) { b.brokers[i], b.brokers[j] = b.brokers[j], b.brokers[i] }) // to spread the load
 	return b

@@ -22,6 +22,8 @@ type ClickHouse struct {
 	Username string `setting:"username"` // user name
 	Password string `setting:"password"` // secret; better set in the environment
 	TLS      TLS    `setting:"tls"`      // encryption of the connections
+
+	Dial Func `setting:"-"` // replaces the network in simulations, without TLS; nil for the network
 }
 
 // Validate reports every invalid key.
@@ -41,7 +43,7 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 	if _, err := c.TLS.Config("tls."); err != nil {
 		return nil, err
 	}
-	connect := c.TLS.dialer(options.DialTimeout)
+	connect := c.TLS.dialer(options.DialTimeout, c.Dial)
 	options.DialStrategy = func(ctx context.Context, id int, o *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
 		var conn net.Conn
 		once := *o
@@ -65,7 +67,7 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 // Connect opens a connection with ch-go, the low-level client of clickhouse-go, for callers that
 // encode blocks themselves. An error from the server is a *ch.Exception.
 func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Duration, compression ch.Compression) (*ch.Client, error) {
-	conn, err := c.TLS.dialer(timeout)(ctx, "tcp", address)
+	conn, err := c.TLS.dialer(timeout, c.Dial)(ctx, "tcp", address)
 	if err != nil {
 		return nil, explain(err)
 	}

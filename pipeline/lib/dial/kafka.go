@@ -32,6 +32,7 @@ type Kafka struct {
 	ClientID       string        `setting:"-"` // name in the brokers' logs and quotas
 	DialTimeout    time.Duration `setting:"-"` // maximum time to connect, including TLS and SASL: more than a busy network needs
 	MetadataMaxAge time.Duration `setting:"-"` // age at which partitions and leaders are refreshed: not so often that it burdens brokers
+	Dial           Func          `setting:"-"` // replaces the network in simulations, without TLS; nil for the network
 }
 
 // SASL configures authentication. If Mechanism is empty, there is none.
@@ -87,7 +88,7 @@ func (k Kafka) Transport() (*Transport, error) {
 	}
 	boundCodecs()
 	return &Transport{&kafka.Transport{
-		Dial:           k.connect(k.TLS.dialer(k.DialTimeout)),
+		Dial:           k.connect(k.TLS.dialer(k.DialTimeout, k.Dial)),
 		DialTimeout:    k.DialTimeout,
 		MetadataTTL:    k.MetadataMaxAge,
 		MetadataTopics: []string{k.Topic}, // no metadata of other topics
@@ -137,12 +138,12 @@ func (k Kafka) Dialer(t *Transport) *kafka.Dialer {
 	return &kafka.Dialer{DialFunc: t.Dial, ClientID: k.ClientID, Timeout: k.DialTimeout, SASLMechanism: t.SASL}
 }
 
-// dialFunc connects to an address, like [net.Dialer.DialContext].
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+// Func connects to an address, like [net.Dialer.DialContext].
+type Func func(ctx context.Context, network, address string) (net.Conn, error)
 
 // connect returns a function that connects to a broker with dial, or to any of them if the address
 // is Bootstrap.
-func (k Kafka) connect(dial dialFunc) dialFunc {
+func (k Kafka) connect(dial Func) Func {
 	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
 		if err != nil {

@@ -122,8 +122,11 @@ func (e filesError) Unwrap() error { return e.error }
 
 // dialer returns a function that connects and, unless TLS is disabled, completes a TLS handshake.
 // It reads the TLS files for every connection. The function fails when the timeout expires or its
-// context is done.
-func (t TLS) dialer(timeout time.Duration) dialFunc {
+// context is done. If simulated is not nil, dialer returns it.
+func (t TLS) dialer(timeout time.Duration, simulated Func) Func {
+	if simulated != nil {
+		return simulated
+	}
 	plain := &net.Dialer{Timeout: timeout}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		config, err := t.Config("tls.")
