@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +56,7 @@ func BenchmarkForecastEval(b *testing.B) {
 	split := from.Add(to.Sub(from) * 8 / 10).Truncate(c.Model.Interval)
 
 	e := evaluate.Evaluation{Source: newSource(&c, conn, "learned"), From: split, To: to, Horizons: evaluatedHorizons}
+	e.Bounds = servedBounds(c.Forecasts)
 	e.Source.Refused = nil // the archive has no states of health
 	results, err := e.Run(b.Context(), func(time.Time) {})
 	require.NoError(b, err)
@@ -75,7 +77,17 @@ func BenchmarkForecastEval(b *testing.B) {
 		for i, name := range []string{"mae", "mae_persistence", "mae_profile", "mae_profile_residual"} {
 			figure(fmt.Sprintf("%s_%d", name, r.Minutes), r.MAE[i], "km/h")
 		}
+		figure(fmt.Sprintf("mae_worst_tenth_%d", r.Minutes), r.Worst[0], "km/h")
+		figure(fmt.Sprintf("noise_floor_%d", r.Minutes), *r.Floor, "km/h")
+		figure(fmt.Sprintf("closed_%d", r.Minutes), *r.Closed, "%")
 		figure(fmt.Sprintf("coverage_%d", r.Minutes), r.Coverage, "%")
+		for _, g := range r.Groups {
+			name := fmt.Sprintf("%s_%s_%d", g.By, strings.ReplaceAll(g.Name, " ", "_"), r.Minutes)
+			if g.Coverage != nil {
+				figure("coverage_"+name, *g.Coverage, "%")
+			}
+			figure("mae_ratio_"+name, g.Ratio(), "of the better of profile and persistence")
+		}
 	}
 	fmt.Printf("bench: forecast_memory_per_street %.0f B\n", memoryPerStreet())
 	fmt.Printf("bench: forecast_step_10k_ms %.3g ms\n", stepTime().Seconds()*1e3)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/evaluate"
 	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
 	schema "trafficd/schemas/clickhouse"
 )
@@ -31,6 +33,19 @@ arrived by then, and compare the model with persistence (the last usable reading
 weekly profile alone, and with that profile plus the last residual. Only readings of 5
 vehicles or more are compared. Readings of sick detectors are neither used nor compared. The
 database is dropped at the end.
+
+Bounds are compared as they are published, in km/h and rounded, for a street of one detector.
+Readings are also grouped: by the hours of the local day, by the basis of the forecast, by tenths
+of the detectors from the fewest vehicles to the most, and by the state of traffic before the
+origin, which is the first of these:
+  gap         no usable reading in the last 3 intervals of model.interval
+  building    the mean speed of these is below that of the 9 intervals before by more than 10% of
+              the speed of free flow, which is the 85th percentile of the detector's profile, in km/h
+  recovering  it is above that of the 9 intervals before by more than 10% of the speed of free flow
+  jammed      it is below 60% of the speed of free flow
+  free        none of these
+The noise floor is the mean absolute error of a perfect forecast: a reading is the mean of a few
+vehicles. It is computed from the numbers of vehicles and the differences of successive readings.
 
 With --hide, impute the last value of that percentage of the detectors, others in each hour,
 from their profile and their neighbours, and compare it with the hidden reading.`,
@@ -116,7 +131,9 @@ var evaluatedHorizons = []time.Duration{15 * time.Minute, 30 * time.Minute, time
 
 // backtest evaluates the model on the archive or, if table is not nil, on its values. It keeps the
 // learned tables in the database scratch, which it drops at the end.
-func backtest(ctx context.Context, c *config.Config, table *detectorTable, scratch string, e *evaluate.Evaluation, progress func(time.Time)) (
+func backtest(
+	ctx context.Context, c *config.Config, table *detectorTable, scratch string, e *evaluate.Evaluation, progress func(time.Time),
+) (
 	results []evaluate.Result, err error,
 ) {
 	if scratch == c.ClickHouse.Database {
@@ -142,7 +159,7 @@ func backtest(ctx context.Context, c *config.Config, table *detectorTable, scrat
 			return nil, fmt.Errorf("cannot insert the file's values: %w", err)
 		}
 	}
-	e.Source = source
+	e.Source, e.Bounds = source, servedBounds(c.Forecasts)
 	if results, err = e.Run(ctx, progress); err != nil {
 		return nil, err
 	}
@@ -158,22 +175,52 @@ func backtest(ctx context.Context, c *config.Config, table *detectorTable, scrat
 	return results, nil
 }
 
+// servedBounds returns the bounds in the record of a street of one detector.
+func servedBounds(c config.Forecasts) func(*model.Learned, model.Forecast) (low, high float64) {
+	street := streets.Street{Detectors: make([]string, 1), Lengths: []float64{1}}
+	return func(l *model.Learned, f model.Forecast) (low, high float64) {
+		p := combine(c, &model.Step{Learned: l}, &street, [][]model.Forecast{{f}}, 0)
+		if p == nil || p.SpeedLow == nil || p.SpeedHigh == nil {
+			return math.NaN(), math.NaN()
+		}
+		return *p.SpeedLow, *p.SpeedHigh
+	}
+}
+
 func printResults(w io.Writer, results []evaluate.Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	unit := evaluate.InUnit(results)
-	fmt.Fprintf(table, "minutes\treadings\tcoverage\tmethod\tMAE%s\tRMSE%s\tMAPE\t\n", unit, unit)
+	fmt.Fprintf(table, "minutes\treadings\tcoverage\tmethod\tMAE%s\tworst tenth\tRMSE%s\tMAPE\t\n", unit, unit)
 	for _, r := range results {
 		for m, name := range evaluate.Methods {
-			fmt.Fprintf(table, "%d\t%d\t%.1f%%\t%s\t%.3f\t%.3f\t%.1f%%\t\n",
-				r.Minutes, r.Readings, r.Coverage, name, r.MAE[m], r.RMSE[m], r.MAPE[m])
+			fmt.Fprintf(table, "%d\t%d\t%.1f%%\t%s\t%.3f\t%.3f\t%.3f\t%.1f%%\t\n",
+				r.Minutes, r.Readings, r.Coverage, name, r.MAE[m], r.Worst[m], r.RMSE[m], r.MAPE[m])
+		}
+	}
+	fmt.Fprintf(table, "\n\tminutes\treadings\tcoverage\tMAE%s: model\tpersistence\tprofile\tmodel / better\t\n", unit)
+	for _, r := range results {
+		for _, g := range r.Groups {
+			coverage := "-"
+			if g.Coverage != nil {
+				coverage = fmt.Sprintf("%.1f%%", *g.Coverage)
+			}
+			fmt.Fprintf(table, "%s %s\t%d\t%d\t%s\t%.3f\t%.3f\t%.3f\t%.3f\t\n",
+				g.By, g.Name, r.Minutes, g.Readings, coverage, g.MAE[0], g.MAE[1], g.MAE[2], g.Ratio())
 		}
 	}
 	fmt.Fprintln(table)
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	for _, r := range results {
+		if r.Floor != nil {
+			fmt.Fprintf(w, "At %d minutes, the noise floor is %.3f%s: the model closes %.1f%% of the gap between the profile and it.\n",
+				r.Minutes, *r.Floor, unit, *r.Closed)
+		}
+	}
 	_, err := fmt.Fprint(w, `Coverage is the share of readings within the bounds of the forecast, and should be 80%. MAE is the
-mean absolute error, MAPE the mean of the errors relative to the reading; lower is better.
+mean absolute error, MAPE the mean of the errors relative to the reading; lower is better. Worst
+tenth is the MAE of the tenth of the detectors for which that of the model is highest.
 Persistence repeats the last usable reading.
 `)
 	return err

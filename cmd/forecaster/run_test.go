@@ -433,6 +433,8 @@ func (w *town) testMETRLA(t *testing.T) {
 	var text bytes.Buffer
 	require.NoError(t, printResults(&text, results))
 	require.Regexp(t, `15 +1101 .*persistence`, text.String())
+	require.Regexp(t, `state free +60 +\d+ +\d+\.\d% +`, text.String())
+	require.NotContains(t, text.String(), "noise floor", "the file has no numbers of vehicles")
 	_, err = json.Marshal(results)
 	require.NoError(t, err)
 	_, err = backtest(t.Context(), &c, table, "scratch", period(table.end(), table.end().Add(time.Hour)), func(time.Time) {})

@@ -8,6 +8,10 @@
 //   - persistence: the last usable reading before the origin.
 //   - profile: the weekly profile of the model alone, in slots of 15 minutes of local time.
 //   - profile + residual: the profile and the residual of the last interval.
+//
+// Bounds are compared as they are served: in km/h and rounded. Readings are also grouped by the
+// local time of day, the basis of the forecast, the state of traffic (package model) and the tenth
+// of the detectors, by the number of vehicles.
 package evaluate
 
 import (
@@ -39,13 +43,43 @@ type Result struct {
 	RMSE     [4]float64 `json:"rmse"`
 	MAPE     [4]float64 `json:"mape_percent"` // only of readings other than 0
 	Coverage float64    `json:"coverage_percent"`
+	Worst    [4]float64 `json:"mae_worst_tenth"` // of the tenth of the detectors for which the model's MAE is highest
+	Floor    *float64   `json:"mae_noise_floor"` // MAE of a perfect forecast; null: there are no counts
+	Closed   *float64   `json:"closed_percent"`  // share of the difference between profile and floor that the model closes
+	Groups   []Group    `json:"groups"`
 }
+
+// Group compares the methods on a group of the readings at a horizon.
+type Group struct {
+	By       string     `json:"by"` // state, basis, hours or volume
+	Name     string     `json:"name"`
+	Readings int        `json:"readings"`
+	MAE      [4]float64 `json:"mae"`
+	Coverage *float64   `json:"coverage_percent"` // null: the forecasts have no bounds
+}
+
+// Ratio returns the MAE of the model relative to the better of persistence and profile.
+func (g Group) Ratio() float64 { return g.MAE[0] / min(g.MAE[1], g.MAE[2]) }
+
+const (
+	byDetector = "" // not in results
+
+	byState  = "state"
+	byBasis  = "basis"
+	byHours  = "hours"
+	byVolume = "volume"
+)
+
+const blockHours = 3 // length of the blocks of the day
 
 // sums accumulates the errors at a horizon.
 type sums struct {
-	n, covered, positive       float64
-	absolute, square, relative [4]float64
+	n, bounded, covered, positive float64
+	absolute, square, relative    [4]float64
+	vehicles, deviation           float64 // deviation: sum of 1/√vehicles
 }
+
+type group struct{ by, name string }
 
 // Evaluation is a backtest on the archive.
 type Evaluation struct {
@@ -63,7 +97,12 @@ type Evaluation struct {
 	Hidden  int
 	Imputed Imputed
 
-	sums []sums
+	// Bounds returns the bounds of a forecast as they are served, in km/h; nil: they are not rounded.
+	Bounds func(l *model.Learned, f model.Forecast) (low, high float64)
+
+	sums   []sums
+	groups []map[group]*sums // by horizon
+	noise  map[string]*noise // by detector
 }
 
 // Imputed compares imputed values with the readings that they replace.
@@ -85,7 +124,7 @@ func (e *Evaluation) hidden(code string, origin time.Time) bool {
 // each, and evaluates those from From to To. The learned tables of the source must be empty: tables
 // learned from later days would be a leak.
 func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) (results []Result, err error) {
-	e.sums = make([]sums, len(e.Horizons))
+	e.reset()
 	first := e.Source.Day(e.From, 0)
 	resumed := time.Now()
 	for _, until := range []time.Time{e.From, e.To} { // Learn skips days long before the end
@@ -110,12 +149,18 @@ func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) (res
 	return e.results()
 }
 
+func (e *Evaluation) reset() {
+	e.sums, e.groups, e.noise = make([]sums, len(e.Horizons)), make([]map[group]*sums, len(e.Horizons)), make(map[string]*noise)
+	for i := range e.groups {
+		e.groups[i] = make(map[group]*sums)
+	}
+}
+
 // Day evaluates all origins of a local day with the learned tables.
 func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) error {
 	if e.sums == nil {
-		e.sums = make([]sums, len(e.Horizons))
+		e.reset()
 	}
-	lead := 24 * time.Hour
 	step := e.Source.Interval
 	tomorrow := e.Source.Day(day, 1)
 	end := tomorrow.Add(e.Horizons[len(e.Horizons)-1])
@@ -134,16 +179,18 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 	if err != nil {
 		return err
 	}
-	actual, sends := make(map[string]*archive.Values, len(truth)), make(map[string]bool, len(all))
-	for _, v := range all {
-		sends[v.Code] = true
-	}
-	for i, v := range truth {
-		actual[v.Code] = &truth[i]
-		if !sends[v.Code] {
-			all = append(all, archive.Values{Code: v.Code, Values: make([]float64, len(v.Values)), Weights: make([]float64, len(v.Values)), Street: v.Street})
-		}
-	}
+	return e.compare(l, day, end, all, truth)
+}
+
+// lead is the time before a day whose values are read.
+const lead = 24 * time.Hour
+
+// compare evaluates all origins of a day that has been read until end.
+func (e *Evaluation) compare(l *model.Learned, day, end time.Time, all, truth []archive.Values) error {
+	step := l.Interval
+	tomorrow := model.Day(day, 1)
+	all, actual := match(all, truth)
+	e.addNoise(truth, int(lead/step), int(min(tomorrow.Sub(day), end.Sub(day))/step))
 	codes, recent := make([]string, len(all)), make([]model.Recent, len(all))
 	last := slices.Repeat([]float64{math.NaN()}, len(all)) // latest usable value before the origin; NaN: none
 	seen := 0                                              // number of values that last covers
@@ -191,7 +238,8 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 			for n, h := range used {
 				target := known + int(e.Horizons[h]/step) - 1
 				if now.Reliable[target] > 0 && out[n].Basis != model.None {
-					e.sums[h].add(now.Values[target], out[n], detail[n], last[i], &r)
+					e.add(l, h, reading{v.Code, origin.Add(e.Horizons[h] - step), now.Values[target], vehicles(now.Weights[target])},
+						out[n], detail[n], last[i], &r)
 				}
 			}
 		}
@@ -199,7 +247,51 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 	return nil
 }
 
-func (s *sums) add(actual float64, f model.Forecast, d model.Detail, last float64, r *model.Recent) {
+// match returns the true values by code, and all with those detectors that have only true values.
+func match(all, truth []archive.Values) ([]archive.Values, map[string]*archive.Values) {
+	actual, sends := make(map[string]*archive.Values, len(truth)), make(map[string]bool, len(all))
+	for _, v := range all {
+		sends[v.Code] = true
+	}
+	for i, v := range truth {
+		actual[v.Code] = &truth[i]
+		if none := make([]float64, len(v.Values)); !sends[v.Code] {
+			all = append(all, archive.Values{Code: v.Code, Values: none, Weights: none, Reliable: none, Street: v.Street})
+		}
+	}
+	return all, actual
+}
+
+// reading is a reading that forecasts are compared with.
+type reading struct {
+	code     string
+	start    time.Time // of the interval
+	value    float64
+	vehicles float64
+}
+
+func (e *Evaluation) add(l *model.Learned, h int, v reading, f model.Forecast, d model.Detail, last float64, r *model.Recent) {
+	if e.Bounds != nil {
+		low, high := e.Bounds(l, f)
+		f.Low, f.High = low/l.KMH(1), high/l.KMH(1)
+	}
+	e.sums[h].add(v, f, d, last, r)
+	hours := block(v.start.In(l.Day.Location()).Hour())
+	groups := []group{{byDetector, v.code}, {byBasis, string(f.Basis)}, {byHours, hours}}
+	if f.Basis == model.Own { // the readings of the detector are used
+		groups = append(groups, group{byState, string(r.State(l.Detectors[v.code]))})
+	}
+	for _, g := range groups {
+		s := e.groups[h][g]
+		if s == nil {
+			s = &sums{}
+			e.groups[h][g] = s
+		}
+		s.add(v, f, d, last, r)
+	}
+}
+
+func (s *sums) add(v reading, f model.Forecast, d model.Detail, last float64, r *model.Recent) {
 	residual := d.Features[0] // shrunk by the model
 	if w := r.Weights[model.Hour-1]; w > 0 {
 		residual *= (w + model.Shrink) / w
@@ -209,19 +301,24 @@ func (s *sums) add(actual float64, f model.Forecast, d model.Detail, last float6
 	}
 	s.n++
 	for i, value := range [4]float64{f.Value, last, d.Profile, d.Profile + residual} {
-		e := value - actual
+		e := value - v.value
 		s.absolute[i] += math.Abs(e)
 		s.square[i] += e * e
-		if actual > 0 {
-			s.relative[i] += math.Abs(e) / actual
+		if v.value > 0 {
+			s.relative[i] += math.Abs(e) / v.value
 		}
 	}
-	if actual > 0 {
+	if v.value > 0 {
 		s.positive++
 	}
-	if actual >= f.Low && actual <= f.High {
+	if !math.IsNaN(f.Low) && !math.IsNaN(f.High) {
+		s.bounded++
+	}
+	if v.value >= f.Low && v.value <= f.High {
 		s.covered++
 	}
+	s.vehicles += v.vehicles
+	s.deviation += 1 / math.Sqrt(v.vehicles)
 }
 
 func (e *Evaluation) results() (list []Result, err error) {
@@ -230,10 +327,11 @@ func (e *Evaluation) results() (list []Result, err error) {
 			return nil, fmt.Errorf("no readings to compare at the horizon %s from %s to %s", e.Horizons[i],
 				e.From.Format(time.RFC3339), e.To.Format(time.RFC3339))
 		}
-		r := Result{Minutes: int(e.Horizons[i] / time.Minute), Readings: int(s.n), Coverage: 100 * s.covered / s.n}
+		r := Result{Minutes: int(e.Horizons[i] / time.Minute), Readings: int(s.n), Coverage: 100 * s.covered / max(s.bounded, 1)}
 		for m := range Methods {
 			r.MAE[m], r.RMSE[m], r.MAPE[m] = s.absolute[m]/s.n, math.Sqrt(s.square[m]/s.n), 100*s.relative[m]/max(s.positive, 1)
 		}
+		e.group(&r, e.groups[i])
 		list = append(list, r)
 	}
 	return list, nil

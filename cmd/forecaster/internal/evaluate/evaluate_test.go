@@ -15,7 +15,7 @@ func TestPersistence(t *testing.T) {
 	f := func(last, want float64) {
 		t.Helper()
 		var s sums
-		s.add(3, model.Forecast{}, model.Detail{Profile: 20}, last, &model.Recent{})
+		s.add(reading{value: 3}, model.Forecast{}, model.Detail{Profile: 20}, last, &model.Recent{})
 		require.InDelta(t, want, s.absolute[1], 1e-9)
 	}
 	f(5, 2)

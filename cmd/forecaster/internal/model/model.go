@@ -134,6 +134,51 @@ func (r *Recent) last() Forecast {
 	return f
 }
 
+// State is the state of traffic at a detector before an origin.
+type State string
+
+// The states of traffic. The first that applies is that of a detector.
+const (
+	Gap        State = "gap"        // no usable reading in the last 3 intervals
+	Building   State = "building"   // the mean of the last 3 intervals is below that of the 9 before by over 10 % of free flow
+	Recovering State = "recovering" // it is above by over 10 % of free flow
+	Jammed     State = "jammed"     // it is below 60 % of free flow
+	Free       State = "free"       // else
+)
+
+// States lists the states of traffic.
+var States = []State{Free, Building, Jammed, Recovering, Gap}
+
+const (
+	change = 0.10 // of free flow, by which traffic builds up or recovers
+	jam    = 0.60 // of free flow, below which traffic is jammed
+)
+
+// State returns the state of traffic. Without d there is no speed of free flow.
+func (r *Recent) State(d *Detector) State {
+	mean := func(from, to int) float64 {
+		var sum, weights float64
+		for i := from; i < to; i++ {
+			sum, weights = sum+r.Weights[i]*r.Values[i], weights+r.Weights[i]
+		}
+		return sum / weights // NaN without readings
+	}
+	now, before := mean(Hour-3, Hour), mean(0, Hour-3)
+	switch {
+	case math.IsNaN(now):
+		return Gap
+	case d == nil:
+		return Free
+	case now < before-change*d.FreeFlow:
+		return Building
+	case now > before+change*d.FreeFlow:
+		return Recovering
+	case now < jam*d.FreeFlow:
+		return Jammed
+	}
+	return Free
+}
+
 // Basis names the data that a forecast is computed from.
 type Basis string
 
