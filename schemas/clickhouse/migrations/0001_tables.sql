@@ -187,6 +187,7 @@ CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_health_usual`
     lowest            Float64,
     highest           Float64,
     noise             Float64,
+    lag               Float64,
     updated_at        DateTime64(3, 'UTC') DEFAULT now64(3)
 )
 ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/" .Table "_health_usual") "{shard}-{replica}" "updated_at"}}

@@ -185,3 +185,31 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_imputed`
 AS SELECT product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to, value, method
 FROM `{{.Database}}`.forecaster_imputed FINAL
 COMMENT 'Values that the forecaster used in place of those of sick detectors, of the last 28 days';
+
+CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_freshness`
+(
+    product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
+    measure_type_code LowCardinality(String) COMMENT 'measure type, such as speed; its unit is in {{.Table}}_measure_types',
+    newest DateTime('UTC') COMMENT 'end of the newest interval of any detector',
+    last_received DateTime('UTC') COMMENT 'time of acceptance of the last measurement in the newest interval of a detector, also if it was sent again',
+    lag Int64 COMMENT 'seconds from newest until now',
+    usual_lag Nullable(Float64) COMMENT 'length of an interval plus the usual time from its end to acceptance, in seconds; NULL on the first two days',
+    late Bool COMMENT 'whether the lag is over twice the usual one',
+    repeated Bool COMMENT 'whether it is late although measurements arrive: the client sends the same ones again'
+)
+AS SELECT product_instance, measure_type_code, toDateTime(max(measurement.2), 'UTC') AS newest, toDateTime(max(measurement.3), 'UTC') AS last_received,
+    dateDiff('second', newest, now()) AS lag, max(u.seconds) AS usual_lag, toBool(ifNull(lag > 2 * usual_lag, false)) AS late,
+    toBool(late AND ifNull(dateDiff('second', last_received, now()) <= 2 * usual_lag, false)) AS repeated
+FROM `{{.Database}}`.`{{.Table}}_last` AS l
+LEFT JOIN
+(
+    SELECT product_instance, measure_type_code, toNullable(quantileExact(0.5)(newest)) AS seconds
+    FROM
+    (
+        SELECT product_instance, measure_type_code, detector_code, argMax(lag, (day, updated_at)) AS newest FROM `{{.Database}}`.`{{.Table}}_health_usual`
+        WHERE lag > 0 GROUP BY product_instance, measure_type_code, detector_code
+    )
+    GROUP BY product_instance, measure_type_code
+) AS u USING (product_instance, measure_type_code)
+GROUP BY product_instance, measure_type_code
+COMMENT 'One row for each product instance and measure type: how old its newest measurement is, and how old it usually is';

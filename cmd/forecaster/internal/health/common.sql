@@ -1,18 +1,24 @@
 {{- /* What several tests use. */ -}}
 
+{{define "hours" -}}
+(
+    SELECT measure_type_code, detector_code, hour, count_1 + count_2 + count_3 + count_4 AS count, minimum, maximum,
+        ((thousandths_1 + thousandths_2 + thousandths_3 + thousandths_4) / 1000 + other_1 + other_2 + other_3 + other_4) / count AS average,
+        {{.Place "hour"}} AS place
+    FROM {{.Hours}} FINAL
+    WHERE product_instance = {{q .Instance}} AND hour >= {{.LastHour}} - INTERVAL {{.Back}} HOUR AND hour < {{.LastHour}} AND count > 0
+)
+{{- end}}
+
+{{define "today" -}}
+(SELECT * FROM {{.Usual}} FINAL WHERE product_instance = {{q .Instance}} AND day = {{q .Day}})
+{{- end}}
+
 {{define "recent" -}}
 (
-    SELECT h.*, u.per_hour AS per_hour, u.levels AS levels, u.levels[place + 1] AS level, u.constant AS constant, u.days AS days,
+    SELECT h.*, u.per_hour AS per_hour, u.levels AS levels, u.levels[place + 1] AS level, u.days AS days,
         u.lowest AS lowest, u.highest AS highest, u.noise AS noise
-    FROM
-    (
-        SELECT measure_type_code, detector_code, hour, count_1 + count_2 + count_3 + count_4 AS count, minimum, maximum,
-            ((thousandths_1 + thousandths_2 + thousandths_3 + thousandths_4) / 1000 + other_1 + other_2 + other_3 + other_4) / count AS average,
-            {{.Place "hour"}} AS place
-        FROM {{.Hours}} FINAL
-        WHERE product_instance = {{q .Instance}} AND hour >= {{.LastHour}} - INTERVAL {{.Back}} HOUR AND hour < {{.LastHour}} AND count > 0
-    ) AS h
-    JOIN (SELECT * FROM {{.Usual}} FINAL WHERE product_instance = {{q .Instance}} AND day = {{q .Day}}) AS u USING (measure_type_code, detector_code)
+    FROM {{template "hours" .}} AS h JOIN {{template "today" .}} AS u USING (measure_type_code, detector_code)
 )
 {{- end}}
 
@@ -35,16 +41,21 @@
 
 {{define "runs" -}}
 (
-    -- Detectors of which all values of the latest hours are equal, and the probability of that as a logarithm: how often the values of
-    -- these hours of the day are usually equal, at least 2 % each.
-    SELECT measure_type_code, detector_code, arraySort(x -> -x.1, groupArray((toUnixTimestamp(hour), minimum, maximum, count, constant[place % 24 + 1]))) AS hours,
-        any(per_hour) AS per_hour, hours[1].2 AS value,
-        if(arrayExists(x -> x.2 != value OR x.3 != value, hours), toInt64(arrayFirstIndex(x -> x.2 != value OR x.3 != value, hours)) - 1, toInt64(length(hours))) AS run,
-        arraySum(x -> log(greatest(x.5, 0.02)), arraySlice(hours, 1, run)) AS likelihood, hours[run].1 AS first
-    FROM {{.Recent 24}}
-    WHERE days >= 2
-    GROUP BY measure_type_code, detector_code
-    HAVING run >= 2 AND likelihood < -13.8 AND hours[1].1 = toUnixTimestamp({{.LastHour}}) - 3600
+    -- Detectors of which all values of the latest hours, at least two, are equal, and the probability of that as a logarithm: how often
+    -- the values of these hours of the day are usually equal, at least 2 % each.
+    SELECT measure_type_code, detector_code, value, run, hours[run].1 AS first,
+        arraySum(x -> log(greatest(u.constant[x.4 % 24 + 1], 0.02)), arraySlice(hours, 1, run)) AS likelihood
+    FROM
+    (
+        SELECT measure_type_code, detector_code, arrayReverseSort(groupArray((toUnixTimestamp(hour), minimum, maximum, place))) AS hours,
+            hours[1].2 AS value, toInt64(arrayFirstIndex(x -> x.2 != value OR x.3 != value, hours)) AS other,
+            if(other = 0, toInt64(length(hours)), other - 1) AS run
+        FROM {{.Past 24}}
+        WHERE (measure_type_code, detector_code) IN (SELECT measure_type_code, detector_code FROM {{.Past 1}} WHERE minimum = maximum)
+        GROUP BY measure_type_code, detector_code
+        HAVING run >= 2
+    ) AS latest JOIN {{template "today" .}} AS u USING (measure_type_code, detector_code)
+    WHERE u.days >= 2 AND likelihood < -13.8
 )
 {{- end}}
 
@@ -53,14 +64,13 @@
     -- Counts that have been 0 for too long, and the speed that the detector or lane has reported meanwhile; -1: none. Empty if a fifth of the
     -- network is at 0, as on a day without traffic.
     SELECT runs.*, if(s.values = 0, -1, s.speed) AS speed
-    FROM {{.Runs}} AS runs
+    FROM (SELECT *, countIf(value = 0) OVER (PARTITION BY measure_type_code) AS together FROM {{.Runs}}) AS runs
     LEFT JOIN
     (
         SELECT detector_code, replaceOne(measure_type_code, 'speed', 'flow') AS measure_type_code, avg(average) AS speed, count() AS values
-        FROM {{.Recent 2}} WHERE startsWith(measure_type_code, 'speed') GROUP BY detector_code, measure_type_code
+        FROM {{.Past 2}} WHERE startsWith(measure_type_code, 'speed') GROUP BY detector_code, measure_type_code
     ) AS s USING (detector_code, measure_type_code)
-    WHERE value = 0 AND measure_type_code NOT IN
-        (SELECT measure_type_code FROM {{.Runs}} WHERE value = 0 GROUP BY measure_type_code HAVING count() >= {{.Many}})
+    WHERE value = 0 AND together < {{.Many}}
 )
 {{- end}}
 

@@ -119,8 +119,10 @@ func (q *query) table(name string) string {
 
 func unix(t time.Time) string { return fmt.Sprintf("toDateTime(%d, 'UTC')", t.Unix()) }
 
-// Hours, Usual and Health return the quoted names of tables.
+// Hours, ByTime, Latest, Usual and Health return the quoted names of tables.
 func (q *query) Hours() string  { return q.table("hours") }
+func (q *query) ByTime() string { return q.table("by_time") }
+func (q *query) Latest() string { return q.table("last") }
 func (q *query) Usual() string  { return q.table("health_usual") }
 func (q *query) Health() string { return q.table("health") }
 
@@ -168,8 +170,13 @@ func (q *query) Open(state string) string {
 		q.Health(), quote(q.Instance), quote(state), q.At(), q.At())
 }
 
-// Recent returns a query for the complete hours of the last n, with what is usual. Quiet, Runs and
-// Zeros, and Compared, which is of n hours, are described in common.sql.
+// Past returns a query for the complete hours of the last n, and Recent the same with what is usual.
+// Quiet, Runs and Zeros, and Level, which is of n hours, are described in common.sql.
+func (q query) Past(n int) (string, error) {
+	q.Back = n
+	return q.execute("hours")
+}
+
 func (q query) Recent(n int) (string, error) {
 	q.Back = n
 	return q.execute("recent")

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	schema "trafficd/schemas/clickhouse"
 )
 
 // noon is the time of the check. The measurements begin 16 days before.
@@ -42,7 +44,7 @@ WITH
     curve(multiIf(code = 'clock' AND ago <= 48, clock - 1, clock), if(ago <= 24, code = 'right', code = 'left') OR code NOT IN ('left', 'right')) AS expected,
     round(expected * (0.9 + 0.2 * noise) * multiIf(code = 'level' AND ago <= 24, 2, code = 'drift' AND ago <= 72, 1.2, 1)) AS vehicles,
     ago <= 8 AS recent
-SELECT 'clean', code, x.1, start, start + 300, x.2, NULL, generateUUIDv4(), 0, start
+SELECT 'clean', code, x.1, start, start + 300, x.2, NULL, generateUUIDv4(), 0, start + 360
 FROM (SELECT arrayJoin(splitByChar(',', %s)) AS code, toDateTime(%d + 300 * number, 'UTC') AS start FROM numbers(%d))
 ARRAY JOIN [
     ('flow', multiIf(code IN ('zero', 'no_vehicles', 'impossible') AND recent, 0, code = 'constant' AND recent, 7, vehicles)),
@@ -98,6 +100,24 @@ func TestDetectorHealth(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, l.named(t), "feed//flow")
 	require.NotContains(t, strings.Join(l.named(t), ","), "silent/healthy")
+	const feed = "SELECT rule FROM trafficd.measurements_detector_health WHERE state = 'feed' AND measure_type_code = 'flow'"
+	require.NotContains(t, l.query(t, feed), "still received")
+
+	// The client sends the last interval again. Measurements are accepted a minute after the interval.
+	require.Equal(t, "2026-06-10 12:05:00\t360", l.query(t, "SELECT newest, usual_lag FROM trafficd.measurements_freshness WHERE measure_type_code = 'flow'"))
+	l.query(t, "INSERT INTO trafficd.measurements SELECT * REPLACE (%s AS received_at) FROM trafficd.measurements WHERE timestamp_from = %s",
+		unix(noon.Add(58*time.Minute)), unix(noon.Add(-5*time.Minute)))
+	l.derive(t, noon, noon.Add(time.Hour))
+	_, err = l.CheckAll(t.Context(), noon.Add(time.Hour))
+	require.NoError(t, err)
+	require.Contains(t, l.query(t, feed), "; old measurements are still received, the last at 2026-06-10 12:58 UTC")
+	require.Equal(t, "true\tfalse", l.query(t, "SELECT late, repeated FROM trafficd.measurements_freshness WHERE measure_type_code = 'flow'"))
+	l.query(t, "INSERT INTO trafficd.measurements SELECT * REPLACE (now() AS received_at) FROM trafficd.measurements WHERE timestamp_from = %s",
+		unix(noon.Add(-5*time.Minute)))
+	for _, sql := range layout.Derive(schema.Block{First: time.Now().Add(-time.Hour), Last: time.Now().Add(time.Hour), Months: []uint32{202606}}) {
+		l.query(t, "%s", sql)
+	}
+	require.Equal(t, "true", l.query(t, "SELECT repeated FROM trafficd.measurements_freshness WHERE measure_type_code = 'flow'"))
 }
 
 // oracle computes from the raw measurements what is usual, and the numbers of the rule of level.

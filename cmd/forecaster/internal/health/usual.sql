@@ -1,7 +1,8 @@
 {{- /* What is usual for each detector and measure type, from the hours of the 28 days before a day. Kinds of day are 0: workday,
-       1: Saturday, 2: Sunday or holiday; level and noise are of complete hours. */ -}}
+       1: Saturday, 2: Sunday or holiday; level and noise are of complete hours. The lag is the length of an interval plus the time from its
+       end to the acceptance of its measurement, at noon of the last day: 0 if there is none. */ -}}
 INSERT INTO {{.Usual}}
-    (product_instance, measure_type_code, day, detector_code, days, per_hour, levels, constant, lowest, highest, noise)
+    (product_instance, measure_type_code, day, detector_code, days, per_hour, levels, constant, lowest, highest, noise, lag)
 WITH
     hours AS
     (
@@ -26,7 +27,7 @@ WITH
         GROUP BY measure_type_code, detector_code
     )
 SELECT {{q .Instance}}, measure_type_code, {{q .Day}}, detector_code, any(days), any(per_hour), any(levels), any(constant),
-    any(lowest), any(highest), if(count() < 5, 9, quantileExact(0.8)(deviation))
+    any(lowest), any(highest), if(count() < 5, 9, quantileExact(0.8)(deviation)), any(late.lag)
 FROM
 (
     SELECT measure_type_code, detector_code, any(l.days) AS days, any(l.per_hour) AS per_hour, any(l.levels) AS levels,
@@ -34,5 +35,12 @@ FROM
         abs(log(sumIf(average * count, levels[place + 1] > 0) / sumIf(l.levels[place + 1] * count, l.levels[place + 1] > 0))) AS deviation
     FROM hours JOIN learned AS l USING (measure_type_code, detector_code)
     GROUP BY measure_type_code, detector_code, toDate(hour)
-)
+) AS days
+LEFT JOIN
+(
+    SELECT measure_type_code, detector_code, quantileExact(0.5)(greatest(0, dateDiff('second', timestamp_from, received_at))) AS lag
+    FROM {{.ByTime}} FINAL
+    WHERE product_instance = {{q .Instance}} AND bucket >= {{.To}} - INTERVAL 12 HOUR AND bucket < {{.To}} - INTERVAL 11 HOUR
+    GROUP BY measure_type_code, detector_code
+) AS late USING (measure_type_code, detector_code)
 GROUP BY measure_type_code, detector_code
