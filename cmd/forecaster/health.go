@@ -10,7 +10,7 @@ import (
 )
 
 var sickDetectors = metrics.NewGauges("trafficd_forecaster_sick_detectors",
-	"Detectors whose measurements mislead, by the test that they fail at its latest check.", "state")
+	"Detectors whose measurements mislead, by the test that they fail at its latest check.", "product_instance", "state")
 
 // watchHealth tests the detectors after each interval, once the archive's hours are complete, until
 // ctx is done.
@@ -21,7 +21,7 @@ func (f *forecaster) watchHealth(ctx context.Context) {
 		Location: s.Location, Holidays: s.Holidays,
 	}
 	for _, test := range health.Tests {
-		sickDetectors.WithLabelValues(test.Name)
+		sickDetectors.WithLabelValues(s.Instance, test.Name)
 	}
 	for ctx.Err() == nil && !f.migrated.Load() {
 		sleep(ctx, time.Now().Add(time.Second))
@@ -40,7 +40,7 @@ func (f *forecaster) watchHealth(ctx context.Context) {
 		}
 		for _, test := range health.Tests {
 			if err == nil {
-				sickDetectors.WithLabelValues(test.Name).Set(float64(sick[test.Name]))
+				sickDetectors.WithLabelValues(s.Instance, test.Name).Set(float64(sick[test.Name]))
 			}
 		}
 		f.state.Update(func(s *status) { s.sick = sick })

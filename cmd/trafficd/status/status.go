@@ -98,6 +98,7 @@ type Registry struct {
 	Detectors       float64  `json:"detectors"`
 	Doubtful        float64  `json:"doubtful"`           // entries of the list whose code or position seems to be wrong
 	Warnings        []string `json:"warnings,omitempty"` // about the first of them
+	Sick            float64  `json:"sick"`               // detectors whose measurements mislead or are missing
 	Age             float64  `json:"age"`                // s
 	Error           string   `json:"error,omitempty"`
 }
@@ -267,7 +268,7 @@ func (r *Recorder) Now() Status {
 	for _, name := range sorted(s.values["registry_detectors"]) {
 		list := Registry{
 			ProductInstance: name, Detectors: s.values["registry_detectors"][name], Age: s.values["registry_age_seconds"][name],
-			Error: strings.Join(instances[name].Reasons, "; "),
+			Error: strings.Join(instances[name].Reasons, "; "), Sick: s.values["sites_sick_detectors"][name],
 		}
 		if i := slices.IndexFunc(feeds, func(f registry.Status) bool { return f.ProductInstance == name }); i >= 0 {
 			list.Doubtful, list.Warnings = float64(feeds[i].Doubtful), feeds[i].Warnings

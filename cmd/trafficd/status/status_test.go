@@ -154,10 +154,13 @@ func TestRegistryWarnings(t *testing.T) {
 	d.recorder.gatherer.(*prometheus.Registry).MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "trafficd_registry_detectors", ConstLabels: prometheus.Labels{"product_instance": "city"},
 	}, func() float64 { return 2 }))
+	d.recorder.gatherer.(*prometheus.Registry).MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "trafficd_sites_sick_detectors", ConstLabels: prometheus.Labels{"product_instance": "city"},
+	}, func() float64 { return 1 }))
 	d.ready = ops.NewReadiness(map[string]ops.Component{"registry": {State: ops.OK, Detail: map[string]any{
 		"feeds": []registry.Status{{ProductInstance: "city", Doubtful: 1, Warnings: []string{"line 7: …"}}},
 	}}})
-	require.Equal(t, []Registry{{ProductInstance: "city", Detectors: 2, Doubtful: 1, Warnings: []string{"line 7: …"}}}, d.recorder.Now().Registries)
+	require.Equal(t, []Registry{{ProductInstance: "city", Detectors: 2, Doubtful: 1, Warnings: []string{"line 7: …"}, Sick: 1}}, d.recorder.Now().Registries)
 }
 
 // TestConsequenceFirst checks that the summary begins with what clients see.
@@ -194,7 +197,7 @@ func TestDocument(t *testing.T) {
 		Rates: Rates{1, 14000, 12}, Latency: &Latency{.01, .05}, Codes: []Code{{"UNKNOWN_DETECTOR", 7, .5}},
 		Clients: []Client{{"acme", 1, 14000, 12, &at}}, Journal: Journal{1e6, 1e10, 1e11},
 		Stores:     []Store{{"clickhouse", 2, 28000, 3.5, "connection refused", 1}},
-		Registries: []Registry{{"city", 100, 1, []string{"line 7: latitude 95 is not between -90 and 90"}, 60, "status 500"}}, Forecast: &Forecast{2000, 12, &at, true},
+		Registries: []Registry{{"city", 100, 1, []string{"line 7: latitude 95 is not between -90 and 90"}, 3, 60, "status 500"}}, Forecast: &Forecast{2000, 12, &at, true},
 		History: History{at.Unix(), 5, map[string][]point{"accepted": {14000}}},
 	}, "", "  ")
 	require.NoError(t, err)

@@ -79,6 +79,12 @@ func faults(t *testing.T) []fault {
 		d.forecasts(from, 4)
 		d.ctl("forecast", "publish", d.path("forecasts.pb"), "--quiet", "--tombstone-missing", "--brokers", broker.Brokers[0])
 	}
+	found := func(instance, state, detector, rule string) func(d *daemon) { // as a forecaster would record it
+		return func(*daemon) {
+			archive.Query(t, fmt.Sprintf("INSERT INTO %[1]s.measurements_health SELECT '%[1]s', s.1, s.2, s.3, now() - 3600, now(), '%[4]s' "+
+				"FROM (SELECT arrayJoin([('%[2]s', '%[3]s', 'speed'), ('checked', '', '%[2]s')]) AS s)", instance, state, detector, rule))
+		}
+	}
 	var panicked atomic.Bool
 	var kill sync.Once // once for the daemons that share the broker
 	killBroker := func(*daemon) { kill.Do(func() { require.NoError(t, lostBroker.Kill()) }) }
@@ -234,6 +240,14 @@ func faults(t *testing.T) []fault {
 			inject: func(*daemon) {
 				archive.Query(t, "RENAME TABLE underived.measurements_hours TO underived.away")
 			},
+		},
+		{
+			alerts: "TrafficdDetectorsStopped", name: "stopped", settings: clickhouse(archive, "stopped"),
+			inject: found("stopped", "feed", "", "4711 detectors stopped sending speed together at 2026-01-02 03:00 UTC"),
+		},
+		{
+			alerts: "TrafficdDetectorsSick", name: "sick", settings: clickhouse(archive, "sick"),
+			inject: found("sick", "constant", "D1", "speed is 57 in all intervals of the last 8 hours"),
 		},
 		{alerts: "TrafficdClientSilent", name: "silent", inject: func(d *daemon) { d.silent.Store(true) }},
 		{alerts: "TrafficdRejectionsJump", name: "jump", inject: func(d *daemon) { d.unknown.Store(true) }},
