@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -62,14 +61,14 @@ func (f *forecaster) serveStreets(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	var out io.Writer = w
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		w.Header().Set("Content-Encoding", "gzip")
-		z := gzip.NewWriter(w)
-		defer z.Close()
-		out = z
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		_ = json.NewEncoder(w).Encode(response) // fails only if the client has disconnected
+		return
 	}
-	_ = json.NewEncoder(out).Encode(response) // fails only if the client has disconnected
+	w.Header().Set("Content-Encoding", "gzip")
+	z := gzip.NewWriter(w)
+	_ = json.NewEncoder(z).Encode(response) // as above
+	_ = z.Close()
 }
 
 func (s *snapshot) network() (n streetNetwork) {

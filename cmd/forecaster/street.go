@@ -129,20 +129,9 @@ func (s *snapshot) detail(c config.Forecasts, t *streets.Street, before *model.S
 				}
 			}
 		}
-		if before == nil {
-			continue
-		}
-		if r := before.Recent(code, c.MaxAge); r != nil {
-			since := make([]model.Target, model.Hour)
-			for i := range since {
-				since[i] = before.TargetOf(time.Duration(i+1) * s.step.Interval)
-			}
-			out := make([]model.Forecast, len(since))
-			before.Forecast(code, r, since, out, nil)
-			for n, f := range out {
-				if f.Basis != model.None {
-					all[past-model.Hour+n][5][i] = f.Value
-				}
+		for n, f := range nextHour(before, code, c.MaxAge) {
+			if f.Basis != model.None {
+				all[past-model.Hour+n][5][i] = f.Value
 			}
 		}
 	}
@@ -159,4 +148,21 @@ func (s *snapshot) detail(c config.Forecasts, t *streets.Street, before *model.S
 		d.Points = append(d.Points, p)
 	}
 	return d
+}
+
+// nextHour returns the forecasts of a detector for the hour after a step, which may be nil.
+func nextHour(s *model.Step, code string, maxAge time.Duration) []model.Forecast {
+	if s == nil {
+		return nil
+	}
+	r := s.Recent(code, maxAge)
+	if r == nil {
+		return nil
+	}
+	targets, out := make([]model.Target, model.Hour), make([]model.Forecast, model.Hour)
+	for i := range targets {
+		targets[i] = s.TargetOf(time.Duration(i+1) * s.Interval)
+	}
+	s.Forecast(code, r, targets, out, nil)
+	return out
 }

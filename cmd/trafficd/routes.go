@@ -57,9 +57,9 @@ var publicMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 func (d *daemon) routes() []api.Route {
 	ingestion := ingest.New(d.cfg.Ingest, d.intake, d.log)
 	d.keys.BeforeUse(ingestion.UseClients)
-	var layer api.Endpoint = d.layer
+	var layer, tiles api.Endpoint = d.layer, layers.Tiles{Layer: d.layer}
 	if d.cfg.Forecasts.Feed == "" {
-		layer = noLayer{layer}
+		layer, tiles = noLayer{layer}, noLayer{tiles}
 	}
 	routes := []api.Route{
 		{Path: ingest.Path, Methods: []string{fasthttp.MethodPost}, Right: contract.RightIngest, Endpoint: ingestion},
@@ -71,6 +71,10 @@ func (d *daemon) routes() []api.Route {
 		{
 			Path: layers.Path, Methods: layers.Methods, Right: contract.RightForecast,
 			Endpoint: layer, QueryKey: d.cfg.Layers.QueryKey,
+		},
+		{
+			Path: layers.TilePath, Methods: layers.Methods, Right: contract.RightForecast,
+			Endpoint: tiles, QueryKey: d.cfg.Layers.QueryKey,
 		},
 		{
 			Path: routing.Path, Methods: append([]string{fasthttp.MethodPost}, publicMethods...), Open: publicMethods,

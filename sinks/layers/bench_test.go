@@ -127,3 +127,27 @@ func BenchmarkPut(b *testing.B) {
 		l.Put(f)
 	}
 }
+
+// BenchmarkTile makes a tile of 20,000 streets, and sends one that was made.
+func BenchmarkTile(b *testing.B) {
+	l := prepared(DefaultConfig())
+	replace(l, city(20_000, noon))
+	rebuild(l, noon)
+	s := l.current.Load()
+	p := s.cells[0].streets[0].place
+	k := tileKey{zoom: 6, x: p.x >> 26, y: p.y >> 26}
+	b.Run("cold", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var made tile
+			s.fill(k, &made)
+			b.ReportMetric(float64(len(made.gzipped)), "gzip-B")
+		}
+	})
+	b.Run("warm", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			s.tiles.get(k, func(made *tile) { s.fill(k, made) })
+		}
+	})
+}

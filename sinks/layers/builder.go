@@ -37,6 +37,7 @@ type snapshot struct {
 	bytes     int           // total size of the bodies that were built
 	number    uint32        // number of builds, including this one
 	replaced  chan struct{} // closed when this is no longer the latest snapshot
+	tiles     tiles
 }
 
 // document returns a document, or nil if there is no snapshot or if the zone is not in it.

@@ -22,6 +22,7 @@ type street struct {
 	id       key
 	located  bool     // the code contains a location
 	place    place    // the first location reference point
+	line     []place  // all of them
 	position uint64   // sort position in the layer
 	code     string   // openLRcode
 	periods  []period // in order; none if the street was removed
@@ -90,6 +91,10 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 	if line, err := openlr.Decode(s.code); err == nil {
 		s.located, s.place = true, placeOf(line.Points[0].Lon, line.Points[0].Lat)
 		s.position = s.place.hilbert() >> 2
+		s.line = make([]place, len(line.Points))
+		for i, p := range line.Points {
+			s.line[i] = placeOf(p.Lon, p.Lat)
+		}
 	} else {
 		s.position = 1<<63 | (uint64(s.id.street)+1<<31)<<30 // after all located streets, in the order of street numbers
 	}

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-		"net/http"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -290,7 +290,9 @@ func mapColours(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) 
 					want float64
 					got  *float64
 				}{
-					{w.Forecast[0].Speed, s.Speed[k]}, {w.Forecast[0].GetSpeedLow(), s.Low[k]}, {w.Forecast[0].GetSpeedHigh(), s.High[k]},
+					{w.Forecast[0].Speed, s.Speed[k]},
+					{w.Forecast[0].GetSpeedLow(), s.Low[k]},
+					{w.Forecast[0].GetSpeedHigh(), s.High[k]},
 					{w.GetFreeFlowSpeed(), s.FreeFlow[k]},
 				} {
 					require.NotNil(t, v.got, "street %d", id)

@@ -262,7 +262,7 @@ func (s *Street) inwardSide() float64 {
 var (
 	radials = []string{"East", "Northeast", "North", "Northwest", "West", "Southwest", "South", "Southeast"}
 	trees   = []string{"Chestnut", "Oak", "Linden", "Ash", "Maple", "Elm", "Birch", "Alder", "Willow", "Hazel", "Poplar", "Rowan", "Beech"}
-	trades  = []string{"Market", "Baker", "Mill", "Smith", "Potter", "Weaver", "Ferry", "Cooper", "Tanner", "Mason", "Fisher", "Carter", "Tailor"}
+	trades  = []string{"Market", "Baker", "Mill", "Smith", "Potter", "Weaver", "Ferry", "Cooper", "Tanner", "Mason", "Fisher", "Carter"}
 )
 
 // name returns the name of the street between two crossings, with its place on the road and its

@@ -165,16 +165,10 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 			locations = append(locations, errNoLocation)
 		}
 		s := &content.Streets[i]
-		length, _ := strconv.ParseFloat(row[c.Length], 64)
-		if !(length > 0) || math.IsInf(length, 1) {
-			length = 0 // missing
-		}
+		length := lengthOf(row[c.Length])
 		s.Detectors, s.Lengths = append(s.Detectors, code), append(s.Lengths, length)
-		s.Name = cmp.Or(s.Name, row[c.Name])
-		if text := row[c.Geometry]; text != "" && s.Geometry == nil {
-			if s.Geometry, err = course(text); err != nil {
-				invalid = append(invalid, fmt.Errorf("the geometry of detector %q is ignored: %w", code, err))
-			}
+		if err := s.describe(row[c.Name], row[c.Geometry]); err != nil {
+			invalid = append(invalid, fmt.Errorf("the geometry of detector %q is ignored: %w", code, err))
 		}
 		if locations[i] == nil {
 			continue
@@ -231,17 +225,29 @@ func join(errs []error, more string) error {
 	return errors.Join(errs...)
 }
 
-// course parses a LINESTRING.
-func course(text string) ([]float64, error) {
-	line, err := wkt.UnmarshalLineString(text)
+// lengthOf returns a length in metres, or 0 if it is missing or invalid.
+func lengthOf(text string) float64 {
+	length, _ := strconv.ParseFloat(text, 64)
+	if !(length > 0) || math.IsInf(length, 1) {
+		return 0
+	}
+	return length
+}
+
+// describe sets the name and the geometry if the street does not have them yet.
+func (s *Street) describe(name, geometry string) error {
+	s.Name = cmp.Or(s.Name, name)
+	if geometry == "" || s.Geometry != nil {
+		return nil
+	}
+	line, err := wkt.UnmarshalLineString(geometry)
 	if err != nil || len(line) < 2 {
-		return nil, fmt.Errorf("it is %.64q, must be a LINESTRING with at least two points, such as LINESTRING (10.2 56.15, 10.21 56.16)", text)
+		return fmt.Errorf("it is %.64q, must be a LINESTRING with at least two points, such as LINESTRING (10.2 56.15, 10.21 56.16)", geometry)
 	}
-	var points []float64
 	for _, p := range line {
-		points = append(points, math.Round(p[0]*1e6)/1e6, math.Round(p[1]*1e6)/1e6)
+		s.Geometry = append(s.Geometry, math.Round(p[0]*1e6)/1e6, math.Round(p[1]*1e6)/1e6)
 	}
-	return points, nil
+	return nil
 }
 
 var errNoLocation = errors.New("none of its detectors has an OpenLR code or the coordinates of its ends")
