@@ -27,9 +27,13 @@ build: ## build all programs into bin/; PROGRAMS=packages
 .PHONY: image package release
 image: ## write container images for Linux on amd64 and arm64 to dist/; needs no Docker
 package: ## write Debian packages for amd64 and arm64 to dist/
-release: ## write everything that is published to dist/: programs, packages, images, chart, SBOM, changelog, checksums
+release: ## write everything that is published to dist/: programs, packages, images, chart, SBOM, changelog, checksums; RELEASE_KEY=file signs
 image package release:
 	cd deployments/release && go run . --version '$(VERSION)' $@
+
+.PHONY: verify-release
+verify-release: ## check signature, checksums and attestations of the release in DIST=dir with KEY=pub.pem, build it again and compare; needs no network
+	cd deployments/release && go run . --dist '$(abspath $(DIST))' --key '$(abspath $(KEY))' verify
 
 .PHONY: page
 page: ## build the web page (sources/page/app) into sources/page/dist; needs npm

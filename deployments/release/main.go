@@ -1,10 +1,10 @@
 // Command release builds the release artefacts: programs, Debian packages, container images, a Helm
-// chart, an SBOM and checksums. The same commit and Go version produce the same bytes on every
-// machine.
+// chart, an SBOM and checksums, and with a key their signature and attestations. The same commit and
+// Go version produce the same bytes on every machine, which `release verify` checks.
 package main
 
 import (
-	"crypto/sha256"
+	"crypto/ecdsa"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,22 +20,33 @@ var architectures = []string{"amd64", "arm64"}
 
 // release holds the state that the steps share.
 type release struct {
-	root    string    // root directory of the repository
-	out     string    // directory for the artefacts
-	build   string    // temporary directory for the programs, by architecture, and intermediate files
-	stamp   string    // version that the programs print
-	version string    // semantic version of the artefacts
-	date    time.Time // date of the commit
+	root    string            // root directory of the repository
+	out     string            // directory for the artefacts
+	build   string            // temporary directory for the programs, by architecture, and intermediate files
+	stamp   string            // version that the programs print
+	version string            // semantic version of the artefacts
+	date    time.Time         // date of the commit
+	key     *ecdsa.PrivateKey // signs; nil: no signatures
 }
 
 func main() {
 	const root, out = "../..", "../../dist"
 	stamp := flag.String("version", "", "version and date, as in the Makefile: v1.2.3 of 2026-11-22")
+	dist := flag.String("dist", "", "with verify: absolute path of the directory with the release")
+	key := flag.String("key", "", "with verify: absolute path of the publisher's public key, a PEM file")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: release --version 'v1.2.3 of 2026-11-22' image|package|release")
+		fmt.Fprintln(os.Stderr, "usage: release --version 'v1.2.3 of 2026-11-22' image|package|release\n       release --dist DIR --key FILE verify")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+	if flag.Arg(0) == "verify" {
+		if err := verify(root, *dist, *key, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "release:", err)
+			os.Exit(1)
+		}
+		fmt.Println("the release is signed, complete and built from its commit")
+		return
+	}
 	if err := run(root, out, *stamp, flag.Arg(0)); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
@@ -61,7 +72,7 @@ func (r *release) make(what string) error {
 		"package": {r.emptyOut, r.buildPrograms, r.writeDocuments, r.writeManPages, r.writePackages},
 		"release": {
 			r.checkChangelog, r.emptyOut, r.buildPrograms, r.writeDocuments, r.writeManPages, r.writeArchives, r.writePackages, r.writeImages,
-			r.writeChart, r.writeSBOM, r.copyChangelog, r.writeChecksums,
+			r.writeChart, r.writeSBOM, r.copyChangelog, r.writeAttestations, r.writeChecksums, r.signChecksums,
 		},
 	}[what]
 	if steps == nil {
@@ -81,6 +92,9 @@ func newRelease(root, out, stamp string) (*release, error) {
 		return nil, err
 	}
 	r := &release{stamp: stamp, version: version, date: date}
+	if r.key, err = readKey(root); err != nil {
+		return nil, err
+	}
 	if r.root, err = filepath.Abs(root); err != nil {
 		return nil, err
 	}
@@ -128,17 +142,13 @@ func (r *release) copyChangelog() error {
 
 // writeChecksums writes SHA256SUMS, for `sha256sum --check`.
 func (r *release) writeChecksums() error {
-	entries, err := os.ReadDir(r.out) // sorted
+	files, err := r.subjects()
 	if err != nil {
 		return err
 	}
 	var list strings.Builder
-	for _, e := range entries {
-		content, err := os.ReadFile(filepath.Join(r.out, e.Name()))
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&list, "%x  %s\n", sha256.Sum256(content), e.Name())
+	for _, f := range files {
+		fmt.Fprintf(&list, "%s  %s\n", f.Digest["sha256"], f.Name)
 	}
-	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(list.String()), 0o644)
+	return os.WriteFile(filepath.Join(r.out, checksums), []byte(list.String()), 0o644)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer os.RemoveAll(dir)
+		setKey(newSigningKey())
 		if built, err = newRelease(root, dir, testStamp); err != nil {
 			panic(err)
 		}
@@ -78,7 +80,7 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// TestReproducible makes the release again in another directory and environment.
+// TestReproducible verifies the release: it builds it again in another directory and environment.
 func TestReproducible(t *testing.T) {
 	for name, value := range map[string]string{
 		"TZ": "Pacific/Auckland", "LANG": "tr_TR.UTF-8", "TMPDIR": t.TempDir(), "GOFLAGS": "-ldflags=-X=x=y", "GOAMD64": "v3", "GOARM64": "v9.0",
@@ -88,9 +90,14 @@ func TestReproducible(t *testing.T) {
 	}
 	tree := filepath.Join(t.TempDir(), "elsewhere")
 	copyTree(t, tree)
-	again := filepath.Join(t.TempDir(), "again")
-	require.NoError(t, run(tree, again, testStamp, "release"))
-	require.Equal(t, sums(t, built.out), sums(t, again))
+	v, out := verifierOf(built.out)
+	v.stamp = testStamp
+	require.NoError(t, errors.Join(v.checkSignature(), v.checkSums(), v.rebuild(tree)), out)
+	require.Equal(t, 10, strings.Count(out.String(), "ok: built again, bit by bit: "), out)
+
+	other := packageOf(testVersion, "amd64")
+	v.sums[filepath.Base(other)] = strings.Repeat("0", 64)
+	require.ErrorContains(t, v.compare(tree), filepath.Base(other)+" was not built from the commit")
 }
 
 // copyTree copies the files that git tracks or would add, with different modes and times.
@@ -139,8 +146,8 @@ func TestChecksums(t *testing.T) {
 	cmd.Dir = built.out
 	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", text)
-	require.Equal(t, len(sums(t, built.out))-1, strings.Count(string(text), ": OK\n"))
-	require.Len(t, sums(t, built.out), 11) // archives 2, packages 2, images 3, chart, SBOM, changelog, checksums
+	require.Equal(t, len(sums(t, built.out))-2, strings.Count(string(text), ": OK\n"))
+	require.Len(t, sums(t, built.out), 14) // archives 2, packages 2, images 3, chart, SBOM, changelog, attestations 2, checksums, signature
 }
 
 func TestVersionInEveryArtefact(t *testing.T) {
@@ -148,7 +155,7 @@ func TestVersionInEveryArtefact(t *testing.T) {
 		require.Contains(t, output(t, built.program(runtime.GOARCH, name), "--version"), testStamp)
 	}
 	for name := range sums(t, built.out) {
-		if name != "SHA256SUMS" && name != "CHANGELOG.md" {
+		if name != checksums && name != signatureFile && name != "CHANGELOG.md" {
 			require.Contains(t, strings.ReplaceAll(name, "~", "-"), testVersion)
 		}
 	}

@@ -38,6 +38,8 @@ func (r *release) modules() ([]*debug.Module, error) {
 	return slices.SortedFunc(maps.Values(found), func(a, b *debug.Module) int { return cmp.Compare(a.Path, b.Path) }), nil
 }
 
+func (r *release) sbomName() string { return "trafficd-" + r.version + ".cdx.json" }
+
 // writeSBOM writes a CycloneDX document with the Go modules in the programs and the npm packages in
 // the web page.
 func (r *release) writeSBOM() error {
@@ -71,7 +73,7 @@ func (r *release) writeSBOM() error {
 		},
 	}
 	bom.Components = &components
-	return r.create("trafficd-"+r.version+".cdx.json", func(w io.Writer) error {
+	return r.create(r.sbomName(), func(w io.Writer) error {
 		return cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
 	})
 }
