@@ -1,6 +1,6 @@
 // Command release builds the release artefacts: programs, Debian packages, container images, a Helm
-// chart, an SBOM and checksums, and with a key their signature and attestations. The same commit and
-// Go version produce the same bytes on every machine, which `release verify` checks.
+// chart, an SBOM and checksums, and with a key their signature and attestations. The same commit
+// and Go version produce the same bytes on every machine, which `release verify` checks.
 package main
 
 import (
@@ -35,7 +35,8 @@ func main() {
 	dist := flag.String("dist", "", "with verify: absolute path of the directory with the release")
 	key := flag.String("key", "", "with verify: absolute path of the publisher's public key, a PEM file")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: release --version 'v1.2.3 of 2026-11-22' image|package|release\n       release --dist DIR --key FILE verify")
+		fmt.Fprintln(os.Stderr, "usage: release --version 'v1.2.3 of 2026-11-22' image|package|release")
+		fmt.Fprintln(os.Stderr, "       release --dist DIR --key FILE verify")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

@@ -90,6 +90,44 @@ type provenance struct {
 	} `json:"runDetails"`
 }
 
+// sigstoreBundle is a Sigstore bundle with a signature of a file or an attestation, the only format
+// that cosign reads since version 3.
+type sigstoreBundle struct {
+	MediaType string `json:"mediaType"`
+	Material  struct {
+		PublicKey struct {
+			Hint []byte `json:"hint"`
+		} `json:"publicKey"`
+	} `json:"verificationMaterial"`
+	Message  *message  `json:"messageSignature,omitempty"`
+	Envelope *envelope `json:"dsseEnvelope,omitempty"`
+}
+
+type message struct {
+	Digest struct {
+		Algorithm string `json:"algorithm"`
+		Digest    []byte `json:"digest"`
+	} `json:"messageDigest"`
+	Signature []byte `json:"signature"`
+}
+
+// newBundle returns a bundle without content. The hint is the digest of the key, as cosign has it.
+func newBundle(key *ecdsa.PublicKey) (b sigstoreBundle) {
+	der, _ := x509.MarshalPKIXPublicKey(key) // fails only for unknown curves
+	hint := sha256.Sum256(der)
+	b.MediaType, b.Material.PublicKey.Hint = "application/vnd.dev.sigstore.bundle.v0.3+json", hint[:]
+	return b
+}
+
+// checksumsBundle returns the bundle of the signature of SHA256SUMS.
+func checksumsBundle(key *ecdsa.PublicKey, text, signature []byte) []byte {
+	b, digest := newBundle(key), sha256.Sum256(text)
+	b.Message = &message{Signature: signature}
+	b.Message.Digest.Algorithm, b.Message.Digest.Digest = "SHA2_256", digest[:]
+	content, _ := json.Marshal(b) // its types cannot fail
+	return append(content, '\n')
+}
+
 // envelope is a DSSE envelope.
 type envelope struct {
 	PayloadType string              `json:"payloadType"`
@@ -98,8 +136,7 @@ type envelope struct {
 }
 
 type envelopeSignature struct {
-	KeyID string `json:"keyid"`
-	Sig   []byte `json:"sig"`
+	Sig []byte `json:"sig"`
 }
 
 // signed returns what the signature of the envelope signs (DSSE, version 1).
@@ -115,12 +152,13 @@ const (
 	releaseURI     = "pkg:golang/trafficd/deployments/release" // this program, in the module at the commit
 	checksums      = "SHA256SUMS"
 	signatureFile  = checksums + ".sig"
-	provenanceEnd  = ".provenance.intoto.jsonl"
-	sbomEnd        = ".sbom.intoto.jsonl"
+	bundleEnd      = ".sigstore.json"
+	provenanceEnd  = ".provenance" + bundleEnd
+	sbomEnd        = ".sbom" + bundleEnd
 )
 
 // isAttestation reports whether a file is about the artefacts, not one of them.
-func isAttestation(name string) bool { return strings.HasSuffix(name, ".intoto.jsonl") }
+func isAttestation(name string) bool { return strings.HasSuffix(name, bundleEnd) }
 
 // writeAttestations writes how the artefacts were built, and what they contain, if there is a key.
 func (r *release) writeAttestations() error {
@@ -187,13 +225,15 @@ func (r *release) attest(end string, s statement) error {
 	if err != nil {
 		return err
 	}
-	e := envelope{PayloadType: payloadType, Payload: payload}
+	e := &envelope{PayloadType: payloadType, Payload: payload}
 	signature, err := r.sign(e.signed())
 	if err != nil {
 		return err
 	}
 	e.Signatures = []envelopeSignature{{Sig: signature}}
-	text, err := json.Marshal(e)
+	b := newBundle(&r.key.PublicKey)
+	b.Envelope = e
+	text, err := json.Marshal(b)
 	if err != nil {
 		return err
 	}
@@ -213,7 +253,8 @@ func (r *release) signChecksums() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.out, signatureFile), signature, 0o644)
+	return errors.Join(os.WriteFile(filepath.Join(r.out, signatureFile), signature, 0o644),
+		os.WriteFile(filepath.Join(r.out, checksums+bundleEnd), checksumsBundle(&r.key.PublicKey, text, signature), 0o644))
 }
 
 // git runs git in a directory and returns its trimmed output.

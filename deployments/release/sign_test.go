@@ -93,7 +93,7 @@ func TestTampering(t *testing.T) {
 		err := checkAll(built.out)
 		flip()
 		switch name {
-		case checksums, signatureFile:
+		case checksums, signatureFile, checksums + bundleEnd:
 			require.ErrorContains(t, err, "cannot verify SHA256SUMS")
 		default:
 			require.ErrorContains(t, err, name+" was changed")
@@ -117,10 +117,10 @@ func TestTampering(t *testing.T) {
 		t.Helper()
 		path := filepath.Join(built.out, "trafficd-"+testVersion+end)
 		before := read(t, path)
-		var e envelope
+		var b sigstoreBundle
 		var s statement
-		require.NoError(t, json.Unmarshal(before, &e))
-		require.NoError(t, json.Unmarshal(e.Payload, &s))
+		require.NoError(t, json.Unmarshal(before, &b))
+		require.NoError(t, json.Unmarshal(b.Envelope.Payload, &s))
 		change(&s)
 		built.key = key
 		require.NoError(t, built.attest(end, s))

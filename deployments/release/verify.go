@@ -104,6 +104,13 @@ func (v *verifier) checkSignature() error {
 	if !valid(v.key, text, signature) {
 		return fmt.Errorf("cannot verify %s: %s is not a signature of it with this key", checksums, signatureFile)
 	}
+	bundled, err := v.read(checksums + bundleEnd)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(bundled, checksumsBundle(v.key, text, signature)) {
+		return fmt.Errorf("cannot verify %s: %s is not the bundle of this signature", checksums, checksums+bundleEnd)
+	}
 	v.sums = map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		sum, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
@@ -118,8 +125,9 @@ func (v *verifier) checkSums() error {
 	if err != nil {
 		return err
 	}
+	own := []string{checksums, signatureFile, checksums + bundleEnd}
 	for _, e := range entries {
-		if _, listed := v.sums[e.Name()]; !listed && e.Name() != checksums && e.Name() != signatureFile {
+		if _, listed := v.sums[e.Name()]; !listed && !slices.Contains(own, e.Name()) {
 			return fmt.Errorf("unexpected file %s, which %s does not list", e.Name(), checksums)
 		}
 	}
@@ -156,11 +164,12 @@ func (v *verifier) attestation(end, predicateType string) (json.RawMessage, erro
 	if err != nil {
 		return nil, err
 	}
-	var e envelope
+	var b sigstoreBundle
 	var s statement
-	if err := json.Unmarshal(text, &e); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	if json.Unmarshal(text, &b) != nil || b.Envelope == nil {
+		return nil, fmt.Errorf("cannot read %s: it must be a Sigstore bundle with a DSSE envelope", name)
 	}
+	e := b.Envelope
 	if e.PayloadType != payloadType || len(e.Signatures) != 1 || !valid(v.key, e.signed(), e.Signatures[0].Sig) {
 		return nil, fmt.Errorf("cannot verify %s: it is not signed with this key", name)
 	}
@@ -212,7 +221,7 @@ func (v *verifier) checkSource() error {
 		return fmt.Errorf("the version %q is not that of the commit %s of the provenance in this clone: run git fetch --tags", v.stamp, v.commit)
 	}
 	if v.goVersion != runtime.Version() {
-		return fmt.Errorf("the release was built with %s, this is %s: install %[1]s, other versions build other bytes", v.goVersion, runtime.Version())
+		return fmt.Errorf("the release was built with %s, this is %s: install %[1]s, others build other bytes", v.goVersion, runtime.Version())
 	}
 	v.ok("commit %s, version %s, %s", v.commit, described, v.goVersion)
 	return nil
@@ -249,7 +258,8 @@ func (v *verifier) rebuild(tree string) error {
 	cmd.Dir = filepath.Join(tree, "deployments/release")
 	cmd.Env = append(cmd.Environ(), "GOPROXY=off", "GOFLAGS=", keyVariable+"=")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot build the release again: %w\n%s\nmodules must be in the cache: run go mod download, also in deployments/release", err, text)
+		return fmt.Errorf("cannot build the release again: %w\n%s\n"+
+			"if modules are missing, run go mod download in this clone and in its deployments/release", err, text)
 	}
 	return v.compare(tree)
 }
@@ -265,7 +275,8 @@ func (v *verifier) compare(tree string) error {
 			return fmt.Errorf("the release has a file that its commit does not build: %w", err)
 		}
 		if sum != v.sums[name] {
-			return fmt.Errorf("%s was not built from the commit: built again, its SHA-256 digest is %s, not %s; ask the publisher", name, sum, v.sums[name])
+			return fmt.Errorf("%s was not built from the commit: built again, its SHA-256 digest is %s, not %s; ask the publisher",
+				name, sum, v.sums[name])
 		}
 		v.ok("built again, bit by bit: %s", name)
 	}
