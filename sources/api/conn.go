@@ -5,7 +5,9 @@ import (
 	"container/list"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -31,6 +33,7 @@ type conn struct {
 
 	expecting   *exchange // exchange of a request that waits for its 100 Continue
 	certified   certified // what the client's certificate stands for
+	handshake   *bounded  // below TLS; nil without client certificates
 	http2       bool      // the first bytes were http2Preface
 	read, write deadline
 	began       time.Time // start of the last response; zero if the listener rejected the connection
@@ -54,10 +57,34 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	if n > 0 && !c.used.Load() {
 		c.used.Store(true)
+		if c.handshake != nil {
+			c.handshake.left = math.MaxInt
+		}
 		c.http2 = bytes.HasPrefix(p[:n], http2Preface)
 	}
 	return n, err
 }
+
+// bounded ends a connection that sends more bytes before its first request than a handshake needs.
+// crypto/tls would keep 256 KiB of client certificates in memory for each connection.
+type bounded struct {
+	net.Conn
+	left int
+}
+
+// maxHandshake is what crypto/tls accepts of a ClientHello, which is sent without certificates too.
+const maxHandshake = 64 << 10
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errHandshake
+	}
+	n, err := b.Conn.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+var errHandshake = fmt.Errorf("the TLS handshake has more than %d bytes: send fewer certificates", maxHandshake)
 
 // http2Preface is how a client begins HTTP/2 without negotiating it. To fasthttp, it is a request
 // with an invalid target.

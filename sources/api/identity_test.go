@@ -254,6 +254,20 @@ func TestRefusedCertificates(t *testing.T) {
 	}
 }
 
+// TestLargeHandshake checks that a connection cannot make the server keep many certificates, and that
+// requests may be larger than a handshake.
+func TestLargeHandshake(t *testing.T) {
+	m := startMutual(t, func(m *mutual) KeyEntry { return certificateEntry("any", m.authority.cert, "ingest") })
+	cert := m.authority.client("acme")
+	require.Equal(t, 200, m.dial(cert).send(post+anonymous+"Content-Length: 200000\r\n\r\n"+strings.Repeat("x", 200_000)).response().StatusCode)
+	for range 200 {
+		cert.Certificate = append(cert.Certificate, m.authority.cert.Raw)
+	}
+	_, err := m.dial(cert).in.ReadByte()
+	require.Error(t, err)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is closed")
+}
+
 // TestWithdrawnCertificates checks that on an open connection, a certificate is unknown as soon as
 // its entry is removed, its CA is removed, or it has expired.
 func TestWithdrawnCertificates(t *testing.T) {

@@ -74,7 +74,12 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) wrap(raw net.Conn) *conn {
 	c := &conn{Conn: raw, raw: raw, owner: l, address: addressOf(raw)}
 	if l.tls != nil {
-		c.Conn = tls.Server(raw, l.tls)
+		below := raw
+		if l.cfg.TLSClientCA != "" {
+			c.handshake = &bounded{raw, maxHandshake}
+			below = c.handshake
+		}
+		c.Conn = tls.Server(below, l.tls)
 	}
 	return c
 }
