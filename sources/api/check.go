@@ -19,6 +19,7 @@ type requestHeaders struct {
 	authorization  []byte // the last Authorization header
 	authorizations int    // number of Authorization headers
 	traceparent    []byte
+	page           bool // a web page sent the request: it has the header Origin
 	close          bool // the Connection header contains close
 	malformed      bool // the name of a header contains a space, which fasthttp allows
 }
@@ -31,6 +32,8 @@ func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
 			r.authorization, r.authorizations = value, r.authorizations+1
 		case "Traceparent":
 			r.traceparent = value
+		case fasthttp.HeaderOrigin:
+			r.page = true
 		case fasthttp.HeaderConnection: // fasthttp only recognises a single option in lower case
 			for option := range bytes.SplitSeq(value, []byte{','}) {
 				r.close = r.close || isWord(bytes.TrimSpace(option), "close")
@@ -124,7 +127,11 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 	}
 	if !x.route.open(h.Method()) {
 		presented, apiErr := credential(x.route, h, r)
-		if x.anonymous = apiErr != nil && r.authorizations == 0 && s.keys.mtls; x.anonymous {
+		if apiErr != nil && r.authorizations == 0 && s.keys.mtls {
+			if r.page { // browsers send the certificate with requests of any page, which could act for the client
+				return unauthenticated("web pages need the header Authorization: apiKey <API_KEY>; a client certificate is not enough")
+			}
+			x.anonymous = true
 			return nil // identify goes on, when the connection is known
 		}
 		if apiErr != nil {

@@ -46,11 +46,6 @@ func (s *Server) identify(x *exchange, c *conn, h *fasthttp.RequestHeader) {
 			x.apiErr = s.panicked(p, x.trace.String())
 		}
 	}()
-	// Browsers send the certificate with requests of any web page, which could act for the client.
-	if len(h.Peek(fasthttp.HeaderOrigin)) > 0 {
-		x.apiErr = unauthenticated("web pages need the header Authorization: apiKey <API_KEY>; a client certificate is not enough")
-		return
-	}
 	ring, cas, id := s.keys.now.Load(), s.certificate.now.Load().clients, &c.certified
 	if id.ring != ring || id.cas != cas || !id.until.IsZero() && x.start.After(id.until) {
 		*id = certified{ring: ring, cas: cas}
