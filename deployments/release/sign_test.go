@@ -141,7 +141,7 @@ func TestTampering(t *testing.T) {
 // errWithSums signs the checksums of the files as they are, and checks the release.
 func errWithSums(t *testing.T) error {
 	t.Helper()
-	for _, name := range []string{checksums, signatureFile} {
+	for _, name := range []string{checksums, signatureFile, checksums + bundleEnd} {
 		require.NoError(t, os.Remove(filepath.Join(built.out, name)))
 	}
 	require.NoError(t, built.writeChecksums())
