@@ -50,18 +50,23 @@ func Refused() (states []string) {
 	return states
 }
 
-// Tests lists the tests in the order in which they run. They were measured with 40 planted faults
-// of each kind in two months of 449 links of Aarhus (make health-eval). A detector that is named
-// without a planted fault counts as wrong, although the real measurements have faults too:
+// Tests lists the tests in the order in which they run. They were measured with planted faults in two
+// months of 449 links of Aarhus (make health-eval), each of the length of three windows. A detector
+// that is named without a planted fault counts as wrong:
 //
-//   - silent and feed: precision 1, recall 1.
-//   - constant, zero and no_vehicles: precision 0.84, recall 0.90.
-//   - level (off): precision 0.84, recall 0.97 of the links whose days differ by less than 20 %, which
-//     are 83 % of them.
-//   - drift of 20 % (off): precision 0.55, recall 0.35. The days of three quarters of the links differ
-//     by more than 8 %, so that a fifth cannot be told from a usual week.
-//   - swapped (off): precision 0.95, recall 0.93.
-//   - clock (off): precision 0.94, recall 0.78.
+//   - silent: 111 detectors, all named; precision 1. feed: 11 feeds of 130 detectors, all named.
+//   - constant, zero and no_vehicles, of 111 stuck detectors: recall 0.91, precision 0.89. The recall is
+//     1 where equal values can be conclusive in three windows of 6 hours: a link with few vehicles needs
+//     longer. All 12 others are links whose real measurements are as the rule says, so that the
+//     precision is 1 without them.
+//   - the same, of 111 detectors at 0: recall 0.95 (1 where conclusive), precision 0.94 (1 without 7
+//     others, for which the rule is true).
+//   - level (off), of 111 that count double: precision 0.76, recall 0.95 of the links whose days differ by
+//     less than 20 %, which are 68 % of them. Real levels jump as well.
+//   - drift of 20 % (off), of 40: precision 0.55, recall 0.35. The days of three quarters of the links
+//     differ by more than 8 %, so that a fifth cannot be told from a usual week.
+//   - swapped (off), of 40: precision 0.95, recall 0.93.
+//   - clock (off), of 40: precision 0.94, recall 0.78.
 var Tests = []Test{
 	{Name: "silent"},
 	{Name: "feed"},

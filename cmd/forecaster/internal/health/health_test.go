@@ -111,6 +111,9 @@ func TestDetectorHealth(t *testing.T) {
 	_, err = l.CheckAll(t.Context(), noon.Add(time.Hour))
 	require.NoError(t, err)
 	require.Contains(t, l.query(t, feed), "; old measurements are still received, the last at 2026-06-10 12:58 UTC")
+	_, err = l.CheckAll(t.Context(), noon.Add(2*time.Hour))
+	require.NoError(t, err)
+	require.NotContains(t, strings.Join(l.named(t), ","), "few/healthy", "all have too few values")
 	require.Equal(t, "true\tfalse", l.query(t, "SELECT late, repeated FROM trafficd.measurements_freshness WHERE measure_type_code = 'flow'"))
 	l.query(t, "INSERT INTO trafficd.measurements SELECT * REPLACE (now() AS received_at) FROM trafficd.measurements WHERE timestamp_from = %s",
 		unix(noon.Add(-5*time.Minute)))

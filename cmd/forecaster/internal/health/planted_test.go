@@ -291,8 +291,8 @@ func (l *lab) score(t testing.TB, k kind, total, atOnce int) {
 					require.NoError(t, l.Check(t.Context(), test, at))
 				}
 			}
-			for _, code := range strings.Fields(l.query(t, "SELECT DISTINCT detector_code FROM trafficd.measurements_health WHERE product_instance = %s "+
-				"AND state IN (%s) AND detector_code IN (SELECT c FROM trafficd.planted)", quote(l.Instance), states)) {
+			for _, code := range strings.Fields(l.query(t, "SELECT DISTINCT if(state = 'feed', state, detector_code) FROM trafficd.measurements_health WHERE product_instance = %s "+
+				"AND state IN (%s) AND (state = 'feed' OR detector_code IN (SELECT c FROM trafficd.planted))", quote(l.Instance), states)) {
 				if !named[code] {
 					named[code] = true
 					windows = append(windows, at.Sub(start).Hours()/k.window.Hours())
