@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
@@ -30,6 +32,12 @@ const (
 	healthEvery   = 10 * time.Second // the query for new tests reads a few rows
 	healthListed  = 10_000           // states of a product instance; an answer takes 350 bytes for each, 40 when compressed
 	healthTimeout = 15 * time.Minute // the last answer is served for as long while the archive cannot be read
+)
+
+// Errors of ClickHouse.
+const (
+	unknownTable    = 60
+	unknownDatabase = 81
 )
 
 var (
@@ -76,7 +84,7 @@ func (h *Health) Start(ctx context.Context) (stop func()) {
 }
 
 func (h *Health) loop() *feedloop.Loop[*states] {
-	return &feedloop.Loop[*states]{Load: h.load, Use: h.use, Status: h.status, Interval: healthEvery}
+	return &feedloop.Loop[*states]{Load: h.load, Use: h.use, Status: h.status, Interval: healthEvery, Settle: time.Second}
 }
 
 func (h *Health) use(s *states) error {
@@ -102,6 +110,9 @@ func (h *Health) load(ctx context.Context) (*states, error) {
 		Sum      uint64    `ch:"sum"`
 	}
 	if err := h.service.conn.Select(ctx, &tests, h.service.queries.tests); err != nil {
+		if e, ok := errors.AsType[*clickhouse.Exception](err); ok && (e.Code == unknownTable || e.Code == unknownDatabase) {
+			return nil, watch.ErrUnsettled // before the first migration
+		}
 		return nil, fmt.Errorf("cannot read the tests of the detectors: %w", err)
 	}
 	next := &states{instances: map[string]content{}}
