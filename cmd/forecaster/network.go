@@ -15,8 +15,8 @@ import (
 	"trafficd/cmd/forecaster/internal/streets"
 )
 
-// streetNetwork is the response of GET /streets: what the daemon's map shows of all streets beyond the
-// layer, in columns. Detectors, Name and Geometry are those of the detectors file.
+// streetNetwork is the response of GET /streets: what the daemon's map shows of all streets beyond
+// the layer, in columns. Detectors, Name and Geometry are those of the detectors file.
 type streetNetwork struct {
 	Street    []int32     `json:"street"`
 	FromNode  []int32     `json:"fromnode"`

@@ -166,9 +166,9 @@ func TestTown(t *testing.T) {
 	t.Run("run", w.testRun)
 }
 
-// testSickDetectors checks that the values of a sick detector are neither used nor learned, that the
-// forecast of its street has a substitute and names it as its basis, and that this value is stored
-// beside the measurements.
+// testSickDetectors checks that the values of a sick detector are neither used nor learned, that
+// the forecast of its street has a substitute and names it as its basis, and that this value is
+// stored beside the measurements.
 func (w *town) testSickDetectors(t *testing.T) {
 	query := func(sql string) string { return strings.TrimSpace(w.clickhouse.Query(t, sql)) }
 	state := func(code, state string, at time.Time) {
@@ -609,8 +609,8 @@ func TestStreetDetail(t *testing.T) {
 	require.Nil(t, d.Points[2*model.Hour].Low)
 }
 
-// TestStreets checks that the operators' listener returns the names of all streets, and their speeds
-// at a time: as measured, also more than an hour ago, and as usual.
+// TestStreets checks that the operators' listener returns the names of all streets, and their
+// speeds at a time: as measured, also more than an hour ago, and as usual.
 func TestStreets(t *testing.T) {
 	list, l := network(2)
 	list[1].Name, list[1].Geometry = "Ring 1", []float64{10, 50, 10.1, 50.1}

@@ -20,7 +20,7 @@ func printSniffed(ctx context.Context, std streams, cfg feed.Config) error {
 	}
 	w := std.out
 	separators := map[rune]string{',': "comma", ';': "semicolon", '\t': "tab"}
-	fmt.Fprintf(w, "rows read   %d, and %s skipped\n", t.Rows, plural(t.Blank, "blank row"))
+	fmt.Fprintf(w, "rows read   %d, and %s without data skipped\n", t.Rows, plural(t.Blank, "line"))
 	fmt.Fprintf(w, "separator   %s\n", cmp.Or(separators[t.Separator], string(t.Separator)))
 	decimal := "point"
 	if t.Mapping != nil && t.Mapping.Decimal == ',' {
@@ -85,7 +85,7 @@ func printCommand(w io.Writer, t *feed.Table) {
 	case t.Local:
 		add("zone", "ZONE", "")
 	}
-	fmt.Fprintf(w, "\n\nadd --dry-run to store nothing, and --url and --key-file for your installation.\n\n")
+	fmt.Fprintf(w, " --rejected rejected.ndjson\n\nadd --dry-run to store nothing, and --url and --key-file for your installation.\n\n")
 	if t.Local && m.Clock.Zone == nil {
 		fmt.Fprintln(w, "Question: the times have no UTC offset. Which clock wrote them?\n"+
 			"Instead of ZONE, write UTC or, for example, Europe/Berlin.")

@@ -90,7 +90,7 @@ func TestDiskLow(t *testing.T) {
 	d.start()
 	var r ops.Readiness
 	d.Eventually(func() bool { _, r = d.Readiness(); return r.Components["daemon"].State == ops.OK }, "started")
-	require.Regexp(t, `the journal's disk is low on space; free some or lower min_free_bytes: `+filepath.Join(d.Dir, "journal")+
+	require.Regexp(t, `the journal's disk is low on space; free some, or lower min_free_bytes and restart trafficd: `+filepath.Join(d.Dir, "journal")+
 		` has \d+ bytes free, min_free_bytes is 1000000000000000000,`, strings.Join(r.Components["journal"].Reasons, " "))
 	rejected := d.send(0, 10).response
 	requireRetryAfter(t, rejected)

@@ -80,7 +80,7 @@ func (d *daemon) readiness() ops.Readiness {
 		}
 	} else if len(clients) > 0 {
 		keys := components["keys"]
-		keys.Add(ops.NotReady, ops.Unready, "no key can be served")
+		keys.Add(ops.NotReady, ops.Unready, "no key can be served, for the reasons of the other components")
 		components["keys"] = keys
 	}
 	components["daemon"] = self

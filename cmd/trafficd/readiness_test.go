@@ -39,7 +39,7 @@ func TestReadinessPerProductInstance(t *testing.T) {
 	r := d.Await(http.StatusServiceUnavailable)
 	d.Eventually(func() bool { _, r = d.Readiness(); return len(r.Components["registry"].Reasons) == 2 }, "both feeds checked")
 	require.Equal(t, ops.NotReady, r.Components["registry"].State)
-	require.Contains(t, r.Components["keys"].Reasons, "no key can be served; see the runbook, TrafficdNotReady")
+	require.Contains(t, r.Components["keys"].Reasons, "no key can be served, for the reasons of the other components; see the runbook, TrafficdNotReady")
 
 	replaceFile(t, list, "detectorCode\n"+daemontest.Detector(1)+"\n")
 	r = d.Await(http.StatusOK)

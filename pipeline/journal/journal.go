@@ -19,7 +19,7 @@ import (
 // Errors that Open, Enqueue, Ready and Wait return or wrap, beside those of package durable.
 var (
 	// ErrDiskLow means that the frame would leave less than Config.MinFreeBytes on the disk.
-	ErrDiskLow = errors.New("the journal's disk is low on space; free some or lower min_free_bytes")
+	ErrDiskLow = errors.New("the journal's disk is low on space; free some, or lower min_free_bytes and restart trafficd")
 	// ErrFailed means that a write or a sync failed or the directory is gone, and that no new
 	// segment has been created since. The journal retries once a second.
 	ErrFailed = errors.New("the journal cannot write to its disk")

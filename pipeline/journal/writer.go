@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/metrics"
 )
@@ -273,8 +275,11 @@ func (j *Journal) updateFree() {
 	j.diskLow = low
 	j.mu.Unlock()
 	if changed {
-		j.log.Warn().Bool("low", low).Str("dir", j.cfg.Dir).Int64("free_bytes", free).Int64("min_free_bytes", j.cfg.MinFreeBytes).
-			Msg("free space on the journal's disk has crossed min_free_bytes")
+		level, message := zerolog.InfoLevel, "the journal's disk has enough space again"
+		if low {
+			level, message = zerolog.WarnLevel, "the journal's disk is low on space: batches are rejected; see the runbook, TrafficdDiskLow"
+		}
+		j.log.WithLevel(level).Str("dir", j.cfg.Dir).Int64("free_bytes", free).Int64("min_free_bytes", j.cfg.MinFreeBytes).Msg(message)
 	}
 }
 

@@ -39,9 +39,10 @@ func (l Layout) InsertUnits() string {
 // detector are on one shard, and so are all versions of a measurement, as FINAL requires.
 func (Layout) ShardingKey() string { return "cityHash64(product_instance, detector_code)" }
 
-// Good returns an SQL expression that reports whether the detector has not been found sick in the hour
-// that contains a time. The key is product instance, measure type and detector. A query that does not
-// use the expression does not build its set, which a hash of 8 bytes for each hour keeps small.
+// Good returns an SQL expression that reports whether the detector has not been found sick in the
+// hour that contains a time. The key is product instance, measure type and detector. A query that
+// does not use the expression does not build its set, which a hash of 8 bytes for each hour keeps
+// small.
 func (l Layout) Good(key, time string) string {
 	return fmt.Sprintf("cityHash64(%s, intDiv(toUnixTimestamp(%s), 3600)) NOT IN\n        "+
 		"(SELECT cityHash64(product_instance, measure_type_code, detector_code, intDiv(toUnixTimestamp(bucket), 3600)) FROM `%s`.`%s_sick_hours`)",

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")) // never ends
 }
 
-// fiveHorizons returns the default settings with horizons of an hour, for tests that count documents
-// or whose forecasts are that long.
+// fiveHorizons returns the default settings with horizons of an hour, for tests that count
+// documents or whose forecasts are that long.
 func fiveHorizons() Config {
 	c := DefaultConfig()
 	c.Horizons = []int{0, 15, 30, 45, 60}

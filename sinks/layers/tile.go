@@ -56,7 +56,8 @@ type tiles struct {
 	bytes int
 }
 
-// get returns a tile, which make fills if it is new. Requests for the same tile wait for one another.
+// get returns a tile, which make fills if it is new. Requests for the same tile wait for one
+// another.
 func (t *tiles) get(k tileKey, fill func(*tile)) *tile {
 	t.mu.Lock()
 	found := t.byKey[k]

@@ -119,7 +119,8 @@ func decodeTile(t *testing.T, text []byte) (all []feature) {
 	return all
 }
 
-// TestTiles compares the features of a tile with the forecasts of the streets in it and at its edge.
+// TestTiles compares the features of a tile with the forecasts of the streets in it and at its
+// edge.
 func TestTiles(t *testing.T) {
 	l := prepared(DefaultConfig())
 	_, err := getTile(l, "/12/0/0.mvt")

@@ -104,7 +104,13 @@ func (k *Keyring) Reload(inline []KeyEntry) error {
 			}
 		}
 	}
-	if err := k.use(inline, entries, text); err != nil {
+	err := k.use(inline, entries, text)
+	if err != nil && fresh { // if the file is to blame, the loop reports it, and uses it once it is correct
+		if k.use(inline, k.entries, k.text) == nil {
+			err, fresh = nil, false
+		}
+	}
+	if err != nil {
 		err = fmt.Errorf("cannot use api.keys, which has changed: %w; correct it and send SIGHUP again", err)
 		k.rejected.Store(&err)
 		return err

@@ -168,7 +168,8 @@ func TestReloadEndsConflict(t *testing.T) {
 	k := openKeys(t, path, entry("one", "k1", "ingest"))
 	write(t, path, keysYAML(entry("one", "k1", "ingest")))
 	awaitErr(t, k, "duplicate name")
-	require.Error(t, k.Reload([]KeyEntry{entry("one", "k2", "ingest")}))
+	require.NoError(t, k.Reload([]KeyEntry{entry("one", "k2", "ingest")}))
+	require.ErrorContains(t, k.Err(), "duplicate name", "the file still conflicts")
 	require.NoError(t, k.Reload(nil))
 	require.NoError(t, k.Err())
 	require.Equal(t, "one", names(k))
@@ -190,6 +191,21 @@ func TestRejectedKeysStayInactive(t *testing.T) {
 	require.NoError(t, k.Reload(inline))
 	require.Equal(t, "one three two", names(k))
 	require.NoError(t, k.Err())
+}
+
+// TestReloadWithInvalidFile checks that a Reload while the file has an invalid entry leaves the
+// report to the check of the file, whose next valid content is used without another Reload.
+func TestReloadWithInvalidFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, path, keysYAML(entry("one", "k1", "ingest")))
+	k := openKeys(t, path)
+	write(t, path, keysYAML(KeyEntry{Name: "one", SHA256: "short", ProductInstance: "city", Rights: []string{"ingest"}}))
+	require.NoError(t, k.Reload([]KeyEntry{entry("inline", "k0", "ingest")}), "the keys of the configuration are valid")
+	require.Equal(t, "inline one", names(k))
+	awaitErr(t, k, "sha256 must be")
+	write(t, path, keysYAML(entry("two", "k2", "ingest")))
+	becomes(t, k, "inline two")
+	awaitErr(t, k, "")
 }
 
 // TestReloadReadsFile checks that a key can move from the file to the configuration with one

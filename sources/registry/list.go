@@ -92,12 +92,20 @@ func (l *list) replace(codes []string, now time.Time) error {
 	if err := admit(&l.guard, l.current.Load(), set, mark, now); err != nil {
 		return err
 	}
+	before := 0
+	if old := l.current.Load(); old != nil {
+		before = old.Len()
+	}
 	l.mark = mark
 	l.current.Store(set)
 	l.mu.Lock()
 	l.leftOut, l.loaded = leftOut, now
 	l.mu.Unlock()
-	l.log.Info().Int("detectors", set.Len()).Int("left_out", leftOut).Str("version", set.Version()).Msg("detector list loaded")
+	level, message := zerolog.InfoLevel, "detector list loaded"
+	if errors.As(l.Get().Err, new(*feedloop.Refused)) {
+		level, message = zerolog.WarnLevel, "detector list loaded although it was refused at first: it has not changed since then"
+	}
+	l.log.WithLevel(level).Int("detectors", set.Len()).Int("detectors_before", before).Int("left_out", leftOut).Str("version", set.Version()).Msg(message)
 	return nil
 }
 

@@ -86,9 +86,9 @@ type Forecasts struct {
 	Step      time.Duration `setting:"step"`      // length of a period
 	Periods   int           `setting:"periods"`   // number of periods; the first contains the end of the last measured interval
 	Tolerance float64       `setting:"tolerance"` // unit that speeds are rounded to, so that small changes are not published
-	// age of a detector's latest measurement above which the detector has no forecast, or an imputed one
-	// if it has stopped alone; no more than 12 times model.interval, the time for which measurements are
-	// read, has an effect
+	// age of a detector's latest measurement above which the detector has no forecast, or an imputed
+	// one if it has stopped alone; no more than 12 times model.interval, the time for which
+	// measurements are read, has an effect
 	MaxAge time.Duration `setting:"max_age"`
 }
 

@@ -88,15 +88,20 @@ func (s *Status) Conclude(err error) {
 		}
 		return
 	default:
-		if errors.As(err, new(*Refused)) {
+		refused, before := errors.As(err, new(*Refused)), errors.As(s.state.Err, new(*Refused))
+		if refused {
 			s.results.Refused.Inc()
 		} else {
 			s.results.Failed.Inc()
 		}
 		s.state.Err = err
-		if now, text := time.Now(), err.Error(); s.at.IsZero() || text != s.logged && now.Sub(s.at) >= time.Minute {
+		if now, text := time.Now(), err.Error(); s.at.IsZero() || text != s.logged && (refused != before || now.Sub(s.at) >= time.Minute) {
 			s.logged, s.at = text, now
-			s.log.Warn().Err(err).Bool("in_use", s.state.InUse).Msg("cannot update " + s.name + "; the last good content stays in use")
+			kept := "; the last good content stays in use"
+			if !s.state.InUse {
+				kept = "; there is none yet"
+			}
+			s.log.Warn().Err(err).Msg("cannot update " + s.name + kept)
 		}
 		return
 	}

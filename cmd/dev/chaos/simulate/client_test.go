@@ -57,8 +57,8 @@ func (c *client) run(until time.Time) {
 
 func id(s *batch.Submission) string { return uuid.UUID(s.Result.ID).String() }
 
-// send sends a batch until it is accepted. A batch without a key is not sent again if its outcome is
-// unknown: send then returns nil.
+// send sends a batch until it is accepted. A batch without a key is not sent again if its outcome
+// is unknown: send then returns nil.
 func (c *client) send(r *request) *batch.Submission {
 	for {
 		s := &batch.Submission{ProductInstance: instance(c.id), Client: instance(c.id), IdempotencyKey: r.key}

@@ -1,5 +1,5 @@
-// Package simulate runs the daemon, its disk, its network and fakes of its stores in one process, on
-// a fake clock, with faults that a seed determines, and counts what arrived.
+// Package simulate runs the daemon, its disk, its network and fakes of its stores in one process,
+// on a fake clock, with faults that a seed determines, and counts what arrived.
 package simulate
 
 import (

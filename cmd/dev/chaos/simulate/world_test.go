@@ -139,7 +139,8 @@ func (w *world) now() time.Time {
 	return time.Now().Add(w.skew)
 }
 
-// daemon is a running daemon: the parts that a batch passes through, connected as cmd/trafficd does.
+// daemon is a running daemon: the parts that a batch passes through, connected as cmd/trafficd
+// does.
 type daemon struct {
 	host       *host
 	journal    *journal.Journal

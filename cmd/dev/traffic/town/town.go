@@ -251,7 +251,8 @@ func (g *growth) street(from, to crossing) (s Street, ok bool) {
 	return s, true
 }
 
-// inwardSide returns -1 if a ring's outer side is on the left of the street, and 1 if it is on the right.
+// inwardSide returns -1 if a ring's outer side is on the left of the street, and 1 if it is on the
+// right.
 func (s *Street) inwardSide() float64 {
 	if s.forward {
 		return -1

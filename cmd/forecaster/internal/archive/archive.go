@@ -387,8 +387,8 @@ func (s *Source) values(ctx context.Context, q *query) (all []Values, err error)
 }
 
 // Recent returns the codes of the detectors, sorted, and their values in the hour before an origin.
-// Those that have stopped alone have a substitute, as if their values were refused, but not those of
-// a feed that has stopped.
+// Those that have stopped alone have a substitute, as if their values were refused, but not those
+// of a feed that has stopped.
 func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, recent []model.Recent, err error) {
 	q := s.query(s.Day(origin, 0), origin.Add(-model.Hour*s.Interval), origin, 0)
 	q.Received = q.From - int64(clockSkew/time.Second) // lets ClickHouse skip older parts by an index
@@ -423,7 +423,8 @@ func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, 
 	return codes, recent, nil
 }
 
-// Store stores the values that the forecasts from an origin use in place of those of sick detectors.
+// Store stores the values that the forecasts from an origin use in place of those of sick
+// detectors.
 func (s *Source) Store(ctx context.Context, origin time.Time, imputed iter.Seq2[string, model.Forecast]) error {
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"async_insert": 0}))
 	b, err := s.Conn.PrepareBatch(ctx, "INSERT INTO `"+s.Learned+"`.forecaster_imputed "+

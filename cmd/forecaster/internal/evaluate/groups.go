@@ -43,8 +43,8 @@ func (s *noise) add(v *archive.Values, from, to int) {
 	}
 }
 
-// share returns the slope of the regression of y on x within detectors, as a share of the mean of y:
-// detectors have too few readings for slopes of their own. It returns 0 if there are no counts.
+// share returns the slope of the regression of y on x within detectors, as a share of the mean of
+// y: detectors have too few readings for slopes of their own. It returns 0 if there are no counts.
 func share(all map[string]*noise) float64 {
 	var slope, spread float64
 	for _, code := range slices.Sorted(maps.Keys(all)) {

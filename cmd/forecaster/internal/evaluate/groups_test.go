@@ -135,8 +135,8 @@ func plainState(values, weights []float64) string {
 	return "free"
 }
 
-// TestNoiseFloor checks that the floor is the error of a perfect forecast, which the profile is here
-// but for its own deviation.
+// TestNoiseFloor checks that the floor is the error of a perfect forecast, which the profile is
+// here but for its own deviation.
 func TestNoiseFloor(t *testing.T) {
 	all := readings(rand.New(rand.NewPCG(3, 4)), 3, 20)
 	for i, v := range all { // the level of traffic changes slowly, and the numbers of vehicles quickly

@@ -175,8 +175,8 @@ func (q *query) Open(state string) string {
 		q.Health(), quote(q.Instance), quote(state), q.At(), q.At())
 }
 
-// Past returns a query for the complete hours of the last n, and Recent the same with what is usual.
-// Quiet, Runs and Zeros, and Level, which is of n hours, are described in common.sql.
+// Past returns a query for the complete hours of the last n, and Recent the same with what is
+// usual. Quiet, Runs and Zeros, and Level, which is of n hours, are described in common.sql.
 func (q query) Past(n int) (string, error) {
 	q.Back = n
 	return q.execute("hours")

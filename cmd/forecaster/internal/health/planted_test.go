@@ -340,9 +340,9 @@ func (l *lab) score(t testing.TB, k kind, total, atOnce int) {
 // constantRule is the sentence of the tests constant, zero and no_vehicles.
 var constantRule = regexp.MustCompile(`(?:is (\S+)|is 0) in all intervals of the last (\d+) hours`)
 
-// confirm returns the number of detectors without a planted fault whose state is true by the sentence
-// of the rule: the raw measurements were equal for so many hours, and are so on less than 1 in
-// 1,000,000 days, as a plain computation finds. These faults are in the real measurements.
+// confirm returns the number of detectors without a planted fault whose state is true by the
+// sentence of the rule: the raw measurements were equal for so many hours, and are so on less than
+// 1 in 1,000,000 days, as a plain computation finds. These faults are in the real measurements.
 func (l *lab) confirm(t testing.TB, states string) (confirmed int) {
 	t.Helper()
 	seen := map[string]bool{}

@@ -118,8 +118,8 @@ func TestNetwork(t *testing.T) {
 	require.False(t, math.IsNaN(s.Network[0]))
 }
 
-// TestSubstitutes checks that the forecast of a detector whose values are refused uses the values of
-// its street instead, and that its own values affect no forecast.
+// TestSubstitutes checks that the forecast of a detector whose values are refused uses the values
+// of its street instead, and that its own values affect no forecast.
 func TestSubstitutes(t *testing.T) {
 	day := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
 	l := learned(day)

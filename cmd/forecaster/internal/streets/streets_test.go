@@ -44,8 +44,8 @@ func TestRead(t *testing.T) {
 		{"detectorCode":"D","street":7,"fromnode":2}, {"detectorCode":"E"}, {"detectorCode":"F","street":0}]`)
 }
 
-// TestNameAndGeometry checks that a street has the first name and the first course of its detectors,
-// and that an invalid course is reported but does not exclude the detector.
+// TestNameAndGeometry checks that a street has the first name and the first course of its
+// detectors, and that an invalid course is reported but does not exclude the detector.
 func TestNameAndGeometry(t *testing.T) {
 	content := read(t, "a.csv", "detectorCode,street,name,geometry\n"+
 		"A,7,,\nB,7,Ring 1,\"LINESTRING (10 50.5, 10.0000004 50.6, -3 51)\"\nC,7,Other,LINESTRING EMPTY\nD,8,,POINT (1 2)\n")

@@ -287,7 +287,11 @@ func (t *Table) assignValues(m *Mapping) {
 			kind = fmt.Sprintf("%s.%d", kind, len(m.Melt)+1)
 		}
 		m.Melt = append(m.Melt, Melt{c.Name, kind})
-		t.Guesses = append(t.Guesses, fmt.Sprintf("%s is taken as measure type %s", c.Name, kind))
+		guess := fmt.Sprintf("%s is taken as measure type %s", c.Name, kind)
+		if kind == "flow" {
+			guess += "; if it counts vehicles in an interval, but the unit is veh/h (trafficctl detectors capabilities), multiply it first"
+		}
+		t.Guesses = append(t.Guesses, guess)
 	}
 	if len(m.Melt) == 1 {
 		m.Value, m.Type, m.Melt = m.Melt[0].Column, "="+m.Melt[0].Type, nil
