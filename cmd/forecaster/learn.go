@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
 	"trafficd/cmd/forecaster/internal/archive"
+	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
 	schema "trafficd/schemas/clickhouse"
 )
@@ -86,4 +88,54 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 	unplaced.Set(float64(content.Unplaced))
 	unlocated.Set(float64(content.Unlocated))
 	return nil
+}
+
+// adapt makes a step use bounds that are adapted to the misses since the start of the day before the
+// learned tables. It repeats the steps since then unless it has added the step before this one: all
+// instances have the same bounds, however long they have run.
+func (f *forecaster) adapt(ctx context.Context, s *model.Step) error {
+	until := s.Origin.Truncate(s.Interval)
+	switch same := f.tracked == s.Learned; {
+	case s.Pool == nil: // nothing has been learned
+		return nil
+	case same && until.Equal(f.tracker.Until):
+	case same && s.Origin.Equal(f.tracker.Until.Add(s.Interval)):
+		f.tracker.Add(s)
+	default:
+		tracker, err := f.repeat(ctx, s.Learned, until)
+		if err != nil {
+			return fmt.Errorf("cannot adapt the bounds: %w", err)
+		}
+		f.tracker, f.tracked = tracker, s.Learned
+	}
+	f.tracker.Use(s)
+	return nil
+}
+
+// repeat adds all steps up to an origin to a tracker. If the tables are old, it starts with the last
+// two days.
+func (f *forecaster) repeat(ctx context.Context, l *model.Learned, until time.Time) (t model.Tracker, err error) {
+	from := f.source.Day(l.Day, -1)
+	if late := until.Add(-2 * 24 * time.Hour); from.Before(late) {
+		from = late
+	}
+	before, err := f.source.Load(ctx, from)
+	for err == nil && from.Before(until) {
+		var all []archive.Values
+		var last time.Time
+		all, last, err = f.source.Repeat(ctx, from, until, len(l.Detectors))
+		for n := 0; err == nil && from.Before(last); n++ {
+			from = from.Add(l.Interval)
+			codes, recent := make([]string, len(all)), make([]model.Recent, len(all))
+			for i := range all {
+				codes[i], recent[i] = all[i].Code, all[i].Recent(n)
+			}
+			tables := l
+			if from.Before(l.Day) {
+				tables = before
+			}
+			t.Add(model.NewStep(tables, from, codes, recent))
+		}
+	}
+	return t, err
 }

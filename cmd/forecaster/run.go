@@ -62,7 +62,9 @@ type forecaster struct {
 	out    output
 
 	learned *model.Learned
-	fresh   atomic.Bool // a day has been learned but not loaded yet
+	tracker model.Tracker  // adapts the bounds
+	tracked *model.Learned // tables of the tracker
+	fresh   atomic.Bool    // a day has been learned but not loaded yet
 
 	migrated atomic.Bool // the tables exist, or another program creates them
 	content  streets.Content

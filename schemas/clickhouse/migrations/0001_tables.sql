@@ -250,6 +250,8 @@ CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_moments
     moments           Array(Float64) CODEC(ZSTD(1)),
     low               Float64,
     high              Float64,
+    counts            Array(Float64), -- of the errors of the day in each block of it
+    misses            Array(Float64), -- of these, outside of the bounds
     updated_at        DateTime64(3, 'UTC') DEFAULT now64(3)
 )
 ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/forecaster_moments") "{shard}-{replica}" "updated_at"}}
@@ -283,6 +285,7 @@ CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_weights
     weights           Array(Float64) CODEC(ZSTD(1)),
     low               Float64,
     high              Float64,
+    spread            Array(Float64), -- logarithms of the factors of all bounds in the blocks of the day; only without a detector
     updated_at        DateTime64(3, 'UTC') DEFAULT now64(3)
 )
 ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/forecaster_weights") "{shard}-{replica}" "updated_at"}}

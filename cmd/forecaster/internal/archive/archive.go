@@ -9,7 +9,7 @@
 //	values of the day ───────┬─▶ forecaster_days      per slot of 15 minutes: weights and sums of values
 //	profiles, weights ───────┴─▶ forecaster_moments   sums of products of two features, up to this day
 //	forecaster_days ───────────▶ forecaster_profiles  of the next day: weekday → kind of day → all days → mean
-//	forecaster_moments ────────▶ forecaster_weights   of the next day: least squares, shrunk to the pool
+//	forecaster_moments ────────▶ forecaster_weights   of the next day: least squares, shrunk to the pool, and bounds
 //
 // Then a row in forecaster_learned records that the tables of the next day are complete.
 // Interrupted learning is repeated and replaces its own rows (ReplacingMergeTree, read with FINAL).
@@ -331,8 +331,9 @@ func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err 
 		Beta    []float64 `ch:"weights"`
 		Low     float64   `ch:"low"`
 		High    float64   `ch:"high"`
+		Spread  []float64 `ch:"spread"`
 	}
-	err = s.Conn.Select(finalContext(ctx), &weights, "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
+	err = s.Conn.Select(finalContext(ctx), &weights, "SELECT detector_code, horizon, weights, low, high, spread FROM "+q.Tables+
 		".forecaster_weights FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)+" ORDER BY detector_code, horizon")
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s.forecaster_weights: %w", q.Tables, err)
@@ -345,6 +346,7 @@ func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err 
 		if d != nil {
 			learned := model.Weights{Horizon: int(w.Horizon), Low: w.Low, High: w.High}
 			copy(learned.Beta[:], w.Beta)
+			copy(learned.Spread[:], w.Spread)
 			d.Weights = append(d.Weights, learned)
 		}
 	}
@@ -369,10 +371,37 @@ type Values struct {
 	Street   string    `ch:"street"`
 }
 
+// Recent returns the hour from the interval at on. It may be shorter. Refused is not set.
+func (v *Values) Recent(at int) (r model.Recent) {
+	r.Seen, r.Street = v.Seen, v.Street
+	copy(r.Values[:], v.Values[min(at, len(v.Values)):])
+	copy(r.Weights[:], v.Weights[min(at, len(v.Weights)):])
+	copy(r.Reliable[:], v.Reliable[min(at, len(v.Reliable)):])
+	return r
+}
+
 // Values reads the intervals in [from, to), sorted by detector code. Measurements that end after to
 // are not used.
 func (s *Source) Values(ctx context.Context, from, to time.Time) ([]Values, error) {
 	return s.values(ctx, s.query(s.Day(from, 0), from, to, 0))
+}
+
+// newest returns a query for intervals that skips parts by an index: those received before them.
+func (s *Source) newest(from, to time.Time) *query {
+	q := s.query(s.Day(to, 0), from, to, 0)
+	q.Received = q.From - int64(clockSkew/time.Second)
+	return q
+}
+
+// Repeat reads the intervals before each origin in (from, to], which it limits to a number of cells
+// for so many detectors. It returns the last origin; see Values.Recent.
+func (s *Source) Repeat(ctx context.Context, from, to time.Time, detectors int) (all []Values, last time.Time, err error) {
+	last = from.Add(time.Duration(max(model.Hour, readCells/max(1, detectors))) * s.Interval)
+	if last.After(to) {
+		last = to
+	}
+	all, err = s.values(ctx, s.newest(from.Add(-(model.Hour-1)*s.Interval), last))
+	return all, last, err
 }
 
 func (s *Source) values(ctx context.Context, q *query) (all []Values, err error) {
@@ -390,8 +419,7 @@ func (s *Source) values(ctx context.Context, q *query) (all []Values, err error)
 // Those that have stopped alone have a substitute, as if their values were refused, but not those
 // of a feed that has stopped.
 func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, recent []model.Recent, err error) {
-	q := s.query(s.Day(origin, 0), origin.Add(-model.Hour*s.Interval), origin, 0)
-	q.Received = q.From - int64(clockSkew/time.Second) // lets ClickHouse skip older parts by an index
+	q := s.newest(origin.Add(-model.Hour*s.Interval), origin)
 	all, err := s.values(ctx, q)
 	if err != nil {
 		return nil, nil, err
@@ -416,9 +444,8 @@ func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, 
 	}
 	codes, recent = make([]string, len(all)), make([]model.Recent, len(all))
 	for i, v := range all {
-		codes[i], recent[i].Seen, recent[i].Refused, recent[i].Street = v.Code, v.Seen, v.Refused, v.Street
-		copy(recent[i].Values[:], v.Values)
-		copy(recent[i].Weights[:], v.Weights)
+		codes[i], recent[i] = v.Code, v.Recent(0)
+		recent[i].Refused = v.Refused
 	}
 	return codes, recent, nil
 }

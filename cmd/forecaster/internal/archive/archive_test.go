@@ -117,8 +117,8 @@ func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
 	sql, err := s.query(day, day.Add(-time.Duration(lead)*s.Interval), s.Day(day, 1), lead).sql("predictions")
 	require.NoError(t, err)
 	rows, err := s.Conn.Query(clickhouse.Context(t.Context(), clickhouse.WithSettings(settings)),
-		"SELECT detector_code, toInt64(j), toUInt8(h), p + c, p + c + low, p + c + high FROM ("+sql+") "+
-			"ARRAY JOIN ps AS p, corrections AS c, arrayEnumerate(ps) AS j")
+		"SELECT detector_code, toInt64(j), toUInt8(h), p + c, p + c + f * low, p + c + f * high FROM ("+sql+") "+
+			"ARRAY JOIN ps AS p, corrections AS c, factors AS f, arrayEnumerate(ps) AS j")
 	require.NoError(t, err)
 	oracle := make(map[key][3]float64)
 	for rows.Next() {
@@ -129,6 +129,7 @@ func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
 	}
 	require.NoError(t, rows.Err())
 	rows.Close()
+	require.NotZero(t, l.Pool.Weights[0].Spread)
 	random := rand.New(rand.NewPCG(1, 2))
 	compared := 0
 	for compared < 1000 {

@@ -145,6 +145,8 @@ ARRAY JOIN {{.Horizons}} AS h
 
 {{define "predictions"}}
 SELECT detector_code, h, ps, arrayMap((v, p) -> v - p, vs, ps) AS y, ts, bs, low, high, x1, x2, x3, x4,
+    arrayMap(slot -> intDiv(slot % {{.SlotsPerDay}}, {{.BlockSlots}}) + 1, arraySlice({{.Slots}}, {{.Lead}} + 1)) AS blocks,
+    arrayMap(block -> exp(spread[block]), blocks) AS factors, -- of the bounds
     {{- range $i := .Limited}}
     arrayMap(x -> greatest(-{{$.Knee}}, least({{$.Knee}}, x)), x{{$i}}) AS x{{add $i 4}},
     {{- end}}
@@ -157,11 +159,11 @@ SELECT detector_code, h, ps, arrayMap((v, p) -> v - p, vs, ps) AS y, ts, bs, low
     arrayMap(({{join .Columns ", "}}) -> {{range $i, $x := .Columns}}{{if $i}} + {{end}}{{$x}} * w{{inc $i}}{{end}},
         {{join .Columns ", "}}) AS corrections
 FROM (
-    SELECT f.*, w.low AS low, w.high AS high{{range $i, $x := .Columns}}, w.weights[{{inc $i}}] AS w{{inc $i}}{{end}}
+    SELECT f.*, w.low AS low, w.high AS high, w.spread AS spread{{range $i, $x := .Columns}}, w.weights[{{inc $i}}] AS w{{inc $i}}{{end}}
     FROM ({{template "windows" .}}) AS f
     LEFT JOIN (
         SELECT d.detector_code AS detector_code, pool.horizon AS horizon, if(own.mark = 1, own.weights, pool.weights) AS weights,
-            if(own.mark = 1, own.low, pool.low) AS low, if(own.mark = 1, own.high, pool.high) AS high
+            arrayResize(pool.spread, {{.Blocks}}, 0.) AS spread, if(own.mark = 1, own.low, pool.low) AS low, if(own.mark = 1, own.high, pool.high) AS high
         FROM (
             SELECT DISTINCT detector_code FROM {{.Tables}}.forecaster_values WHERE {{.Key}} AND day IN ({{q .Day}}, {{q .DayBefore}})
         ) AS d
@@ -174,14 +176,16 @@ FROM (
 {{end}}
 
 {{define "moments"}}
-INSERT INTO {{.Tables}}.forecaster_moments (product_instance, measure_type_code, day, detector_code, horizon, moments, low, high)
+INSERT INTO {{.Tables}}.forecaster_moments (product_instance, measure_type_code, day, detector_code, horizon, moments, low, high, counts, misses)
 WITH -- a bound moves by the share of errors beyond it that is not 10 %
     beyond -> if(sum(n) = 0, 0, 0.6 * sum(high - low) * least(1, sum(n) / 100) * (beyond / greatest(sum(n), 1) - 0.1)) AS move
 SELECT {{q .Instance}}, {{q .Measure}}, {{q .Day}}, detector_code, horizon, sumForEach(m),
-    if(max(known) = 0, sum(first_low), sum(low) - move(sum(below))), if(max(known) = 0, sum(first_high), sum(high) + move(sum(above)))
+    if(max(known) = 0, sum(first_low), sum(low) - move(sum(below))), if(max(known) = 0, sum(first_high), sum(high) + move(sum(above))),
+    sumForEach(block_counts), sumForEach(block_misses)
 FROM (
     SELECT detector_code, horizon, moments AS m, low, high, low < high AS known,
-        0 AS n, 0 AS below, 0 AS above, 0. AS first_low, 0. AS first_high
+        0 AS n, 0 AS below, 0 AS above, 0. AS first_low, 0. AS first_high,
+        arrayWithConstant({{.Blocks}}, 0.) AS block_counts, block_counts AS block_misses
     FROM {{.Tables}}.forecaster_moments FINAL
     WHERE {{.Key}} AND day = {{q .DayBefore}} AND length(moments) = {{inc (len .Products)}} -- early versions stored each product twice
     UNION ALL
@@ -189,10 +193,13 @@ FROM (
         0. AS low, 0. AS high, 0 AS known,
         length(errors) AS n, arrayCount(e -> e < bound_low, errors) AS below, arrayCount(e -> e > bound_high, errors) AS above,
         if(n < 20, 0., arrayReduce('quantileExact(0.1)', errors)) AS first_low,
-        if(n < 20, 0., arrayReduce('quantileExact(0.9)', errors)) AS first_high
+        if(n < 20, 0., arrayReduce('quantileExact(0.9)', errors)) AS first_high,
+        arrayMap(k -> toFloat64(arrayCount((block, b) -> block = k AND b > 0, blocks, bs)), range(1, {{.Blocks}} + 1)) AS block_counts,
+        arrayMap(k -> toFloat64(arrayCount((block, b, e) -> block = k AND b > 0 AND NOT (e BETWEEN bound_low AND bound_high), blocks, bs, us)),
+            range(1, {{.Blocks}} + 1)) AS block_misses
     FROM (
-        SELECT * EXCEPT (low, high), low AS bound_low, high AS bound_high, arrayFilter((e, b) -> b > 0, es, bs) AS errors,
-            arrayMap((y, c) -> y - c, y, corrections) AS es, arrayMap((t, e) -> t / greatest(abs(e), 1.), ts, es) AS shares
+        SELECT * EXCEPT (low, high), low AS bound_low, high AS bound_high, arrayFilter((u, b) -> b > 0, us, bs) AS errors,
+            arrayMap((y, c) -> y - c, y, corrections) AS es, arrayMap((e, f) -> e / f, es, factors) AS us, arrayMap((t, e) -> t / greatest(abs(e), 1.), ts, es) AS shares
             {{- range $i, $x := .Columns}}, arrayMap((x, s) -> x * s, {{$x}}, shares) AS z{{inc $i}}{{end}}
         FROM ({{template "predictions" .}}) WHERE arrayMax(ts) > 0
     )
@@ -243,7 +250,7 @@ FROM (
 {{end}}
 
 {{define "weights"}}
-INSERT INTO {{.Tables}}.forecaster_weights (product_instance, measure_type_code, day, detector_code, horizon, weights, low, high)
+INSERT INTO {{.Tables}}.forecaster_weights (product_instance, measure_type_code, day, detector_code, horizon, weights, low, high, spread)
 WITH
     range(1, {{.K}} + 1) AS n,
     m -> arrayMap(i -> arraySlice(m, (i - 1) * ({{.K}} + 2) - intDiv(i * (i - 1), 2) + 1, {{.K}} + 2 - i), n) AS triangle,
@@ -263,13 +270,20 @@ WITH
         SELECT horizon, sumForEach(moments) AS total, triangle(total) AS a, arrayMap(row -> row[1], a) AS diagonal,
             arrayMap(x -> {{.Ridge}} * x / total[-1], diagonal) AS strength,
             solve(ridge(a, arrayMap(x -> 1e-3 * x + 1e-9, diagonal), arrayWithConstant({{.K}}, 0.))) AS beta,
-            avgIf(low, low < high) AS usual_low, avgIf(high, low < high) AS usual_high
+            avgIf(low, low < high) AS usual_low, avgIf(high, low < high) AS usual_high,
+            sumForEach(counts) AS counted, sumForEach(misses) AS missed
         FROM learned GROUP BY horizon
     )
-SELECT {{q .Instance}}, {{q .Measure}}, {{q .Day}}, '', horizon, beta, usual_low, usual_high FROM pool
+SELECT {{q .Instance}}, {{q .Measure}}, {{q .Day}}, '', horizon, beta, usual_low, usual_high,
+    -- The logarithms grow by the share of errors outside of the bounds that is not 20 %.
+    arrayMap((s, c, x) -> greatest(-0.7, least(1.4, s + least(1, c / 100) * (x / greatest(c, 1) - 0.2))),
+        arrayResize(spread, {{.Blocks}}, 0.), counted, missed)
+FROM pool LEFT JOIN (
+    SELECT horizon, spread FROM {{.Tables}}.forecaster_weights FINAL WHERE {{.Key}} AND day = {{q .DayBefore}} AND detector_code = ''
+) AS before USING horizon
 UNION ALL
 SELECT {{q .Instance}}, {{q .Measure}}, {{q .Day}}, l.detector_code, l.horizon,
     solve(ridge(triangle(l.moments), arrayMap(x -> x + 1e-9, p.strength), arrayMap((s, y) -> s * y, p.strength, p.beta))),
-    if(l.low < l.high, l.low, p.usual_low), if(l.low < l.high, l.high, p.usual_high)
+    if(l.low < l.high, l.low, p.usual_low), if(l.low < l.high, l.high, p.usual_high), CAST([], 'Array(Float64)')
 FROM learned AS l JOIN pool AS p ON l.horizon = p.horizon
 {{end}}

@@ -57,6 +57,9 @@ func (q *query) Knee() float64      { return model.Knee }
 func (q *query) DepthUnit() float64 { return model.DepthUnit }
 func (q *query) MaxDepth() float64  { return model.MaxDepth }
 func (q *query) K() int             { return model.K }
+func (q *query) Blocks() int        { return model.Blocks }
+func (q *query) BlockSlots() int    { return model.SlotsPerDay / model.Blocks }
+func (q *query) SlotsPerDay() int   { return model.SlotsPerDay }
 func (q *query) History() int       { return history }
 func (q *query) Ridge() float64     { return ridge }
 func (q *query) Least() float64     { return reliable }

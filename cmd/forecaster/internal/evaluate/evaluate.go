@@ -1,5 +1,7 @@
 // Package evaluate backtests the model on the archive.
 //
+// The bounds are adapted to the misses since the start of the day before, as by the forecaster.
+//
 // Days are learned and evaluated in turn: the forecasts of a day use only tables learned from
 // earlier days and intervals that ended by the origin. Every interval of a day is an origin. The
 // model and these baselines are compared on the same readings, those with enough vehicles (package
@@ -100,6 +102,8 @@ type Evaluation struct {
 	// Bounds returns the bounds of a forecast as they are served, in km/h; nil: they are not rounded.
 	Bounds func(l *model.Learned, f model.Forecast) (low, high float64)
 
+	trackers [2]model.Tracker // started with the day before, and with the day, as those of the forecaster
+
 	sums   []sums
 	groups []map[group]*sums // by horizon
 	noise  map[string]*noise // by detector
@@ -117,7 +121,8 @@ func (i *Imputed) add(actual float64, f model.Forecast) {
 }
 
 func (e *Evaluation) hidden(code string, origin time.Time) bool {
-	return e.Hidden > 0 && xxhash.Sum64String(fmt.Sprint(code, origin.Truncate(time.Hour).Unix()))%100 < uint64(e.Hidden)
+	return e.Hidden > 0 && !origin.Before(e.From) &&
+		xxhash.Sum64String(fmt.Sprint(code, origin.Truncate(time.Hour).Unix()))%100 < uint64(e.Hidden)
 }
 
 // Run learns the days before From that a profile covers and those up to To, calls progress after
@@ -133,7 +138,7 @@ func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) (res
 			defer func() { resumed = time.Now() }()
 			progress(learned)
 			day := e.Source.Day(learned, 1)
-			if day.Before(first) || !day.Before(e.To) {
+			if day.Before(e.Source.Day(first, -1)) || !day.Before(e.To) { // bounds depend on the day before
 				return nil
 			}
 			l, err := e.Source.Load(ctx, day)
@@ -191,6 +196,7 @@ func (e *Evaluation) compare(l *model.Learned, day, end time.Time, all, truth []
 	tomorrow := model.Day(day, 1)
 	all, actual := match(all, truth)
 	e.addNoise(truth, int(lead/step), int(min(tomorrow.Sub(day), end.Sub(day))/step))
+	e.trackers[0], e.trackers[1] = e.trackers[1], model.Tracker{}
 	codes, recent := make([]string, len(all)), make([]model.Recent, len(all))
 	last := slices.Repeat([]float64{math.NaN()}, len(all)) // latest usable value before the origin; NaN: none
 	seen := 0                                              // number of values that last covers
@@ -201,10 +207,8 @@ func (e *Evaluation) compare(l *model.Learned, day, end time.Time, all, truth []
 		}
 		known := int(origin.Sub(day.Add(-lead)) / step) // number of values before the origin
 		for i, v := range all {
-			codes[i], recent[i].Street = v.Code, v.Street
+			codes[i], recent[i] = v.Code, v.Recent(known-model.Hour)
 			recent[i].Refused = e.hidden(v.Code, origin) || e.Refused != nil && e.Refused(v.Code, origin)
-			copy(recent[i].Values[:], v.Values[known-model.Hour:known])
-			copy(recent[i].Weights[:], v.Weights[known-model.Hour:known])
 			for n := seen; n < known; n++ {
 				if v.Weights[n] > 0 {
 					last[i] = v.Values[n]
@@ -213,6 +217,8 @@ func (e *Evaluation) compare(l *model.Learned, day, end time.Time, all, truth []
 		}
 		seen = known
 		s := model.NewStep(l, origin, codes, recent)
+		e.trackers[1].Add(s)
+		e.trackers[0].Add(s)
 		var targets []model.Target
 		var used []int
 		for n, h := range e.Horizons {

@@ -17,6 +17,14 @@
 // The value of a window is the mean of its residuals, weighted by the number of vehicles and shrunk
 // towards 0. A missing value has weight 0, so a window without values is 0.
 //
+// # Bounds
+//
+// The bounds are the forecast plus the learned percentiles of the errors, times two factors: the
+// spread of all detectors in the block of the day, which is learned too, and the factor of the
+// detector that a Tracker adapts with each value.
+//
+// # Sick detectors
+//
 // The values of a detector that fails a test of its health are refused. Its forecast has the mean
 // residuals of the other detectors of its street instead.
 package model
@@ -79,6 +87,10 @@ type Weights struct {
 	Horizon   int // in intervals
 	Beta      [K]float64
 	Low, High float64 // 10th and 90th percentile of the error
+
+	// Spread holds the logarithms of the factors of all bounds in the blocks of the day. Only the
+	// weights of Learned.Pool have it.
+	Spread [Blocks]float64
 }
 
 // Detector holds what was learned about a detector, or about all of them. The tags are the columns
@@ -118,6 +130,10 @@ func (l *Learned) KMH(value float64) float64 { return value * cmp.Or(l.Factor, 1
 type Recent struct {
 	Values  [Hour]float64
 	Weights [Hour]float64
+
+	// Reliable is not 0 for values with enough vehicles to adapt the bounds to them.
+	Reliable [Hour]float64
+
 	Seen    time.Time // end of the latest measurement, usable or not
 	Street  string    // detectors of a street are neighbours; empty: unknown
 	Refused bool      // the detector fails a test of its health: the forecast has a substitute for its values
@@ -215,6 +231,8 @@ type Step struct {
 	codes  []string // of the detectors, sorted
 	recent []Recent // indexed like codes
 	past   []int    // slot of each recent interval
+
+	factors map[string][]float64 // of the bounds, by detector; nil: no Tracker has added the step
 
 	streets map[string]*residuals
 }
@@ -326,6 +344,7 @@ func (s *Step) Profile(code string, after time.Duration) float64 {
 func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast, detail []Detail) {
 	d, usable := s.Detectors[code], !slices.Contains(s.past, -1)
 	var x [K]float64
+	var factors []float64
 	basis := Own
 	if d != nil && usable {
 		var own residuals
@@ -333,6 +352,7 @@ func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast
 			own, basis = s.substitute(r.Street)
 		} else {
 			own.add(d, r, s.past)
+			factors = s.factors[code]
 		}
 		for i, ages := range Windows {
 			x[i] = window(&own.weights, &own.sums, ages, Shrink)
@@ -361,6 +381,8 @@ func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast
 		}
 		x[13] = level
 		w := d.weightsAt(t.Horizon)
+		f := s.factor(factors, d, t)
+		w.Low, w.High = f*w.Low, f*w.High
 		value := d.Profile[t.Slot]
 		for i := range K {
 			value += x[i] * w.Beta[i]
@@ -429,19 +451,27 @@ func (d *Detector) weightsAt(horizon float64) (w Weights) {
 	if len(d.Weights) == 0 {
 		return Weights{Low: math.NaN(), High: math.NaN()}
 	}
+	before, after, share := d.between(horizon)
+	a, b := &d.Weights[before], &d.Weights[after]
+	if share == 0 {
+		return *a
+	}
+	for i := range K {
+		w.Beta[i] = mix(a.Beta[i], b.Beta[i], share)
+	}
+	w.Low, w.High = mix(a.Low, b.Low, share), mix(a.High, b.High, share)
+	return w
+}
+
+// between returns the indexes of the learned horizons around a horizon, and the weight of the second.
+func (d *Detector) between(horizon float64) (before, after int, share float64) {
 	at := slices.IndexFunc(d.Weights, func(w Weights) bool { return horizon <= float64(w.Horizon) })
 	switch at {
 	case -1:
-		return d.Weights[len(d.Weights)-1]
+		return len(d.Weights) - 1, len(d.Weights) - 1, 0
 	case 0:
-		return d.Weights[0]
+		return 0, 0, 0
 	}
-	a, b := &d.Weights[at-1], &d.Weights[at]
-	share := (horizon - float64(a.Horizon)) / float64(b.Horizon-a.Horizon)
-	between := func(a, b float64) float64 { return a + share*(b-a) }
-	for i := range K {
-		w.Beta[i] = between(a.Beta[i], b.Beta[i])
-	}
-	w.Low, w.High = between(a.Low, b.Low), between(a.High, b.High)
-	return w
+	a, b := d.Weights[at-1].Horizon, d.Weights[at].Horizon
+	return at - 1, at, (horizon - float64(a)) / float64(b-a)
 }
