@@ -459,7 +459,7 @@ func (s *Source) Store(ctx context.Context, origin time.Time, imputed iter.Seq2[
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer func() { _ = b.Close() }()
 	for code, f := range imputed {
 		if err := b.Append(s.Instance, s.Measure, origin.Add(-s.Interval), origin, code, f.Value, string(f.Basis)); err != nil {
 			return err
