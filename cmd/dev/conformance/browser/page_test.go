@@ -260,6 +260,8 @@ func TestMapPage(t *testing.T) {
 	run("street", mapStreet)
 	run("reset", mapReset)
 	run("key", mapClient)
+	run("delays", mapDelays)
+	run("lost", mapLost)
 	run("changes", mapChanges)
 	run("stale", mapStale)
 }
@@ -373,6 +375,59 @@ func mapReset(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	p.eval(new(any), "window.streets.drawn = false")
 	p.eval(new(any), "window.graphics.restoreContext()")
 	p.until("window.streets.drawn")
+	require.Empty(t, p.takeMessages())
+}
+
+// mapDelays chooses the worst delay in the list by keyboard. The panel shows the values of the layer
+// and does not cover the street, and the address shows the same again. Then the next one is chosen,
+// and the pointer shows the street below it.
+func mapDelays(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
+	p := chrome.tab(t, 1440, 900, "light")
+	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	p.until(`window.streets?.drawn && window.layersLoaded == 8 && document.querySelectorAll(".worst li").length == 10`)
+	var s shown
+	p.eval(&s, readShown)
+	id := [2]int32{s.Street[s.Worst[0]], s.Fromnode[s.Worst[0]]}
+	want := wantStreets(d, 0)[id]
+	p.eval(new(any), `document.querySelector(".worst li button").focus()`)
+	p.do(chromedp.KeyEvent(kb.Enter))
+	panel := fmt.Sprintf(`document.querySelector(".panel.street[aria-label='Street %d']")`, id[0])
+	p.until(panel + `?.querySelector("dl")`)
+	var text string
+	p.eval(&text, "%s", panel+`.querySelector(".shown").innerText`)
+	require.Contains(t, text, fmt.Sprintf(" (%.0f to %.0f)", want.Forecast[0].GetSpeedLow(), want.Forecast[0].GetSpeedHigh()))
+	require.Contains(t, text, fmt.Sprintf("free flow %.0f km/h", want.GetFreeFlowSpeed()))
+	require.Contains(t, text, "delay ")
+	middle := fmt.Sprintf(`(() => {
+		const k = window.streets.geometry.owner.indexOf(%d), s = window.streets.geometry.segments.subarray(4 * k, 4 * k + 4);
+		return window.map.project([(s[0] + s[2]) / 2, (s[1] + s[3]) / 2]);
+	})()`, s.Worst[0])
+	p.until(`(({ x }) => x > document.querySelector(".panel").getBoundingClientRect().right && x < `+panel+`.getBoundingClientRect().left)(%s)`, middle)
+	var hash string
+	p.eval(&hash, "location.hash")
+	require.Contains(t, hash, fmt.Sprintf("street=%d/%d", id[0], id[1]))
+	p.eval(new(any), "location.reload()")
+	p.until(`window.streets?.drawn && ` + panel + `?.querySelector("dl")`)
+	p.do(chromedp.Click(chromedp.CSS(".panel.street .row button")))
+	p.until(`location.hash.includes("street=") && location.hash !== %q`, hash)
+	p.eval(new(any), `document.querySelector(".panel.street h2 button").click()`)
+	p.until(`!document.querySelector(".panel.street")`)
+	var at struct{ X, Y float64 }
+	p.eval(&at, `(({ x, y }) => { const b = window.map.getContainer().getBoundingClientRect(); return { X: b.x + x, Y: b.y + y } })(%s)`, middle)
+	p.do(chromedp.MouseEvent("mouseMoved", at.X, at.Y))
+	p.until(`/km\/h.*free flow/.test(document.querySelector(".hover")?.innerText)`)
+	require.Empty(t, p.takeMessages())
+}
+
+// mapLost stops the daemon while the map waits for a change: its connections stay open.
+func mapLost(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
+	p := chrome.tab(t, 390, 844, "light")
+	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	p.until("window.layersLoaded == 8 && !document.querySelector('.banner')")
+	require.NoError(t, d.Pause())
+	p.until(`document.querySelector(".stale .banner")?.innerText.startsWith("The daemon cannot be reached.")`)
+	require.NoError(t, d.Resume())
+	p.until(`!document.querySelector(".banner")`)
 	require.Empty(t, p.takeMessages())
 }
 

@@ -155,7 +155,7 @@ func TestSitesOnMap(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			if scheme == "dark" {
 				var land string
-				p.eval(&land, `window.map.getPaintProperty("land", "fill-color")`)
+				p.eval(&land, `window.map.getPaintProperty("ground", "background-color")`)
 				p.scheme(scheme)
 				p.until(`window.map.getLayer("sites") && window.map.getPaintProperty("sites", "circle-stroke-color") !== %q && window.map.loaded() && !window.map._render_queued`, land)
 			}

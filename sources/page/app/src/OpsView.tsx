@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Chart, colours } from "./chart";
-import { ago, bytes, duration, milliseconds, short, whole, zoned } from "./format";
+import { ago, bytes, clock, duration, milliseconds, rate, short, whole, zoned } from "./format";
 import { SickDetectors } from "./SickDetectors";
 import type { Settings } from "./settings";
 import type { Status } from "./status";
@@ -14,6 +14,7 @@ const lag = 120; // s; a longer delay of a store is marked as bad, as in the ale
 /** What an operator needs in the first ten seconds of an incident. */
 export default function OpsView({ settings }: { settings: Settings }) {
   const [status, setStatus] = useState<Status>();
+  const [restarts, setRestarts] = useState<number[]>([]); // s since 1970
   const [error, setError] = useState("");
   useEffect(() => {
     let gone = false;
@@ -21,7 +22,14 @@ export default function OpsView({ settings }: { settings: Settings }) {
       try {
         const response = await fetch("status", { cache: "no-store", signal: AbortSignal.timeout(interval) });
         if (!response.ok) throw new Error(`/status returned ${response.status}`);
-        setStatus(await response.json());
+        const next: Status = await response.json();
+        document.title = `${next.host || location.host}: operations, trafficd`;
+        setStatus((before) => {
+          if (before && before.started !== next.started) {
+            setRestarts((all) => [...all, Date.parse(next.started) / 1000]);
+          }
+          return { ...next, history: continued(before?.history, next.history) };
+        });
         setError("");
       } catch (e) {
         setError(`The daemon cannot be reached: ${(e as Error).message}.`);
@@ -35,7 +43,24 @@ export default function OpsView({ settings }: { settings: Settings }) {
   }, []);
   if (!status) return <main class="ops">{error ? <p role="alert">{error}</p> : <p>Loading …</p>}</main>;
   const old = error && `${error} These figures are from ${zoned(status.time, true)}.`;
-  return <Figures status={status} error={old} settings={settings} />;
+  return <Figures status={status} error={old} settings={settings} restarts={restarts} />;
+}
+
+type History = Status["history"];
+
+/** The history with the points that the daemon had before it was restarted, up to an hour ago. */
+export function continued(before: History | undefined, now: History): History {
+  const gap = before ? Math.round((now.from - before.from) / now.step) : 0;
+  if (!before || gap <= 0) return now;
+  const points = (h: History) => Math.max(0, ...Object.values(h.series).map((v) => v.length));
+  const first = Math.max(0, gap + points(now) - 3600 / now.step); // older ones are dropped
+  const series: History["series"] = {};
+  for (const name of new Set([...Object.keys(before.series), ...Object.keys(now.series)])) {
+    const old = before.series[name] ?? [];
+    const earlier = Array.from({ length: gap }, (_, i) => old[i] ?? null);
+    series[name] = [...earlier, ...(now.series[name] ?? [])].slice(first);
+  }
+  return { from: now.from - (gap - first) * now.step, step: now.step, series };
 }
 
 /** A problem. The names of the runbook's sections in it are links to them. */
@@ -44,13 +69,14 @@ function Problem({ text }: { text: string }) {
   return <p>{parts.map((part, i) => (i % 2 === 1 ? <a href={`runbook/${part}`}>{part}</a> : part))}</p>;
 }
 
-function Figures(props: { status: Status; error: string; settings: Settings }) {
-  const { status: s, error, settings } = props;
+function Figures(props: { status: Status; error: string; settings: Settings; restarts: number[] }) {
+  const { status: s, error, settings, restarts } = props;
   const measureTypes = settings.measureTypes ?? [];
   const state = error ? "not_ready" : s.state;
   const problems = error ? [error] : s.summary;
   const h = s.history;
   const times = (h.series.accepted ?? []).map((_, i) => h.from + i * h.step);
+  const marks = restarts.filter((t) => t >= times[0]);
   const line = (series: string, label: string, colour: string) => ({
     label,
     colour,
@@ -59,15 +85,19 @@ function Figures(props: { status: Status; error: string; settings: Settings }) {
   const dead = s.stores.reduce((n, x) => n + x.deadLetters, 0);
   return (
     <main class={`ops ${error ? "old" : ""}`}>
+      <p class="note instance">
+        <b>{s.host || location.host}</b>, trafficd {s.version}, started {ago(s.started, s.time)}
+        {marks.length > 0 && `, restarted at ${marks.map((t) => clock(1000 * t, true)).join(" and ")}`}
+      </p>
       <section class={`summary ${state}`} aria-live="polite" aria-label="State">
         {problems.length === 0 ? <p>All is well.</p> : problems.map((p) => <Problem key={p} text={p} />)}
       </section>
       <section class="figures" aria-label="Now">
-        <Figure name="Measurements (1 min)" value={`${short(s.rates.accepted + s.rates.rejected)}/s`} />
-        <Figure name="Batches (1 min)" value={`${short(s.rates.batches)}/s`} />
+        <Figure name="Measurements (1 min)" value={`${rate(s.rates.accepted + s.rates.rejected)}/s`} />
+        <Figure name="Batches (1 min)" value={`${rate(s.rates.batches)}/s`} />
         <Figure
           name="Rejected (1 min)"
-          value={`${short(s.rates.rejected)}/s`}
+          value={`${rate(s.rates.rejected)}/s`}
           bad={s.rates.rejected > 0.05 * s.rates.accepted}
         />
         <Figure
@@ -95,6 +125,7 @@ function Figures(props: { status: Status; error: string; settings: Settings }) {
             label="Accepted and rejected measurements per second, last hour"
             unit="/s"
             times={times}
+            restarts={marks}
             lines={[line("accepted", "accepted", colours.blue), line("rejected", "rejected", colours.red)]}
           />
         </Card>
@@ -103,6 +134,7 @@ function Figures(props: { status: Status; error: string; settings: Settings }) {
             label="Median and 99th percentile of the response time of batches, last hour"
             unit="ms"
             times={times}
+            restarts={marks}
             lines={[line("p50", "p50", colours.blue), line("p99", "p99", colours.ochre)]}
           />
         </Card>
@@ -112,6 +144,7 @@ function Figures(props: { status: Status; error: string; settings: Settings }) {
               label="Measurements waiting for each store, last hour"
               unit="rows"
               times={times}
+              restarts={marks}
               lines={s.stores.map((x, i) =>
                 line(`lag_${x.name}`, x.name, [colours.blue, colours.ochre, colours.violet][i % 3]),
               )}
@@ -145,7 +178,7 @@ function Figures(props: { status: Status; error: string; settings: Settings }) {
           title="Rejections by code"
           head={["code", "total", "per second"]}
           numbers={2}
-          rows={s.codes.map((c) => ({ key: c.code, cells: [c.code, whole(c.total), short(c.perSecond)] }))}
+          rows={s.codes.map((c) => ({ key: c.code, cells: [c.code, whole(c.total), rate(c.perSecond)] }))}
           none="No measurement has been rejected."
         />
         <Table
@@ -178,9 +211,8 @@ function Figures(props: { status: Status; error: string; settings: Settings }) {
       </section>
       <Tail clients={s.clients.map((c) => c.name)} codes={s.codes.map((c) => c.code)} />
       <footer class="note">
-        trafficd {s.version}, started {ago(s.started, s.time)}. Totals are since then, rates and response
-        times of the last minute. The same figures: <a href="status">/status</a>,{" "}
-        <a href="metrics">/metrics</a>, <code>trafficctl top</code>.
+        Totals are since the start of trafficd, rates and response times of the last minute. The same figures:{" "}
+        <a href="status">/status</a>, <a href="metrics">/metrics</a>, <code>trafficctl top</code>.
       </footer>
     </main>
   );

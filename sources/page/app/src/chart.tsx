@@ -51,16 +51,17 @@ export function Chart(props: {
   height?: number;
   steps?: boolean;
   mark?: number;
+  restarts?: number[]; // times with a dashed vertical line
 }) {
   const host = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>();
   const dark = useDark();
-  const { times, lines, height = 150, unit, steps, mark } = props;
+  const { times, lines, height = 150, unit, steps, mark, restarts = [] } = props;
   const shape = lines.map((l) => l.label).join() + unit + steps;
   const top = steps ? Number.POSITIVE_INFINITY : ceiling(times, lines);
-  const scale = useRef({ times, top, mark });
-  scale.current = { times, top, mark };
+  const scale = useRef({ times, top, mark, restarts });
+  scale.current = { times, top, mark, restarts };
   const data = [times, ...lines.map((l) => l.values)] as uPlot.AlignedData;
   useEffect(() => {
     const element = host.current!; // captured, because the ref may be cleared before this effect is cleaned up
@@ -78,6 +79,9 @@ export function Chart(props: {
           draw: [
             (u) => markPeaks(u, scale.current.top, lines),
             (u) => scale.current.mark !== undefined && markTime(u, scale.current.mark, ink),
+            (u) => {
+              for (const t of scale.current.restarts) markTime(u, t, ink, 4);
+            },
           ],
         },
         axes: [
@@ -181,11 +185,14 @@ function markPeaks(u: uPlot, top: number, lines: Line[]) {
   });
 }
 
-/** Draws a vertical line at a time. */
-function markTime(u: uPlot, time: number, colour: string) {
+/** Draws a vertical line at a time, with gaps of some pixels if `dash` is set. */
+function markTime(u: uPlot, time: number, colour: string, dash = 0) {
   const x = Math.round(u.valToPos(time, "x", true));
   u.ctx.fillStyle = colour;
-  u.ctx.fillRect(x, u.bbox.top, devicePixelRatio, u.bbox.height);
+  const part = dash > 0 ? dash * devicePixelRatio : u.bbox.height;
+  for (let y = 0; y < u.bbox.height; y += 2 * part) {
+    u.ctx.fillRect(x, u.bbox.top + y, devicePixelRatio, Math.min(part, u.bbox.height - y));
+  }
 }
 
 const value = (v: number | null | undefined, unit: string) =>

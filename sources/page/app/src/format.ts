@@ -13,6 +13,10 @@ export function short(v: number): string {
   return String(Number(v.toPrecision(3)));
 }
 
+/** A rate: two digits below 10, whole numbers below 1,000. Counts of a minute have no more. */
+export const rate = (v: number) =>
+  v >= 1000 ? short(v) : v < 0.01 ? "0" : String(v < 10 ? Number(v.toPrecision(2)) : Math.round(v));
+
 /** A number with all digits: 1,234,567. */
 export const whole = (v: number) => Math.round(v).toLocaleString("en");
 
