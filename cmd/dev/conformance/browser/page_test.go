@@ -412,6 +412,7 @@ func mapDelays(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	p.until(`location.hash.includes("street=") && location.hash !== %q`, hash)
 	p.eval(new(any), `document.querySelector(".panel.street h2 button").click()`)
 	p.until(`!document.querySelector(".panel.street")`)
+	p.eval(new(any), `window.map.jumpTo({center: window.map.unproject(%s)}) && 1`, middle)
 	var at struct{ X, Y float64 }
 	p.eval(&at, `(({ x, y }) => { const b = window.map.getContainer().getBoundingClientRect(); return { X: b.x + x, Y: b.y + y } })(%s)`, middle)
 	p.do(chromedp.MouseEvent("mouseMoved", at.X, at.Y))

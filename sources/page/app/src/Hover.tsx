@@ -1,5 +1,4 @@
 import type { Map as GlMap, MapMouseEvent } from "maplibre-gl";
-import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { kmh, minutesOf } from "./format";
 import type { Streets } from "./streets";
@@ -44,7 +43,7 @@ export function Speed({ of: s }: { of: StreetState }) {
 
 /** Shows the street at the pointer. */
 export function Hover(props: {
-  map?: RefObject<GlMap | null>;
+  map?: GlMap; // once it exists
   streets: Streets;
   describe: (street: number) => StreetState;
 }) {
@@ -53,8 +52,8 @@ export function Hover(props: {
   describe.current = props.describe;
   const [at, setAt] = useState({ street: -1, x: 0, y: 0 });
   useEffect(() => {
-    const m = map?.current;
-    if (!m) return;
+    if (!map) return;
+    const m = map;
     let due = 0;
     const moved = (e: MapMouseEvent) => {
       cancelAnimationFrame(due);

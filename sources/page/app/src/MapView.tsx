@@ -134,6 +134,7 @@ export default function MapView(props: {
   const [forecasts, setForecasts] = useState(0);
   const [mapError, setMapError] = useState("");
   const [canDraw, setCanDraw] = useState(true);
+  const [drawnMap, setDrawnMap] = useState<maplibregl.Map>();
   const [coast, setCoast] = useState(false); // the map shows so much that coastlines and borders are right
 
   useEffect(() => {
@@ -187,6 +188,7 @@ export default function MapView(props: {
       rings.current!.attach();
     });
     map.current = created;
+    setDrawnMap(created);
     window.map = created;
     window.streets = streets.current;
     return () => created.remove();
@@ -433,7 +435,7 @@ export default function MapView(props: {
           </p>
         )}
       </div>
-      <Hover map={canDraw ? map : undefined} streets={streets.current} describe={describe} />
+      <Hover map={drawnMap} streets={streets.current} describe={describe} />
       <section class="panel" aria-label={withStreets ? "Forecast" : "Sites"}>
         {withStreets && (
           <Freshness
