@@ -44,9 +44,9 @@ func (Layout) ShardingKey() string { return "cityHash64(product_instance, detect
 // does not use the expression does not build its set, which a hash of 8 bytes for each hour keeps
 // small.
 func (l Layout) Good(key, time string) string {
-	return fmt.Sprintf("cityHash64(%s, intDiv(toUnixTimestamp(%s), 3600)) NOT IN\n        "+
-		"(SELECT cityHash64(product_instance, measure_type_code, detector_code, intDiv(toUnixTimestamp(bucket), 3600)) FROM `%s`.`%s_sick_hours`)",
-		key, time, l.Database, l.Table)
+	const hash = "cityHash64(%s, intDiv(toUnixTimestamp(%s), 3600))"
+	sick := fmt.Sprintf(hash, "product_instance, measure_type_code, detector_code", "bucket")
+	return fmt.Sprintf(hash+" NOT IN (SELECT %s FROM `%s`.`%s_sick_hours`)", key, time, sick, l.Database, l.Table)
 }
 
 // Synced returns the unqualified names of the tables whose inserts are fsynced.
