@@ -50,6 +50,7 @@ var arrows = []arrow{
 	{"pipeline/lib/gunzip/", nil, "gunzip decompresses and does not know the contents"},
 	{"pipeline/lib/metrics/", nil, "metrics depends on nothing, because every package with metrics depends on it"},
 	{"pipeline/lib/negotiate/", nil, "negotiate interprets header lines and does not know any endpoint"},
+	{"pipeline/lib/receipts/", []string{"pipeline/batch/"}, "receipts keeps what became of batches and does not know the stores"},
 	{"pipeline/lib/replace/", nil, "replace writes files and does not know their contents"},
 	{"pipeline/lib/settings/", nil, "settings depends on nothing, because every package with settings depends on it"},
 	{"pipeline/lib/turns/", []string{"pipeline/lib/fair/"}, "turns shares slots between clients and does not know what they do with them"},

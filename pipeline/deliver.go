@@ -17,6 +17,7 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/lib/durable"
+	"trafficd/pipeline/lib/receipts"
 	"trafficd/pipeline/lib/settings"
 )
 
@@ -64,7 +65,8 @@ func (c DeliveryConfig) Validate() error {
 // Delivery delivers the journal's rows to one sink: it reads frames from the cursor onward, forms
 // blocks, writes them, and advances the cursor. Deliveries are independent of each other.
 type Delivery struct {
-	Tracer trace.Tracer // creates spans for blocks; nil disables tracing; set before Run
+	Tracer   trace.Tracer      // creates spans for blocks; nil disables tracing; set before Run
+	Receipts *receipts.Waiting // gets what became of batches; may be nil; set before Run
 
 	name    string
 	cfg     DeliveryConfig
@@ -255,6 +257,7 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 		return err
 	})
 	if err == nil {
+		d.addReceipts(rows)
 		d.delivered(rows, state, started)
 		return nil
 	}
@@ -268,6 +271,7 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 		if err != nil {
 			return err
 		}
+		d.addReceipts(rows, rejected.Rejected...)
 		d.rows.Add(-int64(n)) // delivered counts the whole block
 		limit := d.limit
 		d.delivered(rows, state, started)
@@ -347,9 +351,11 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 		d.log.Warn().Err(cause).Int("rows", n).Msg("the store rejected a block; halving it")
 		return d.save(CursorStatus{Done: d.at.Done, State: d.at.State})
 	}
-	if _, err := d.bury(batch.RejectedRows{Rows: rows, Reason: cause.Err}); err != nil {
+	row := batch.RejectedRows{Rows: rows, Reason: cause.Err}
+	if _, err := d.bury(row); err != nil {
 		return err
 	}
+	d.addReceipts(rows, row)
 	if err := d.save(CursorStatus{Done: rows.End(), State: d.at.State}); err != nil {
 		return err // the row will be attempted again
 	}
@@ -371,6 +377,26 @@ func (d *Delivery) bury(rejected ...batch.RejectedRows) (n int, err error) {
 	d.log.Error().Err(rejected[0].Reason).Int("rows", n).Str("batch", first.ID.String()).Uint32("index", first.Index[first.From]).
 		Msg("the store permanently rejected measurements; wrote them to the dead-letter file")
 	return n, nil
+}
+
+// addReceipts records that the store has the rows of a block, except for those that are in the
+// dead-letter file. It is called before the cursor moves past the block, so that a crash loses none.
+func (d *Delivery) addReceipts(rows batch.Block, dead ...batch.RejectedRows) {
+	buried := map[uint64]uint32{} // by frame
+	for _, r := range dead {
+		for _, s := range r.Rows {
+			buried[s.Frame] += uint32(s.To - s.From)
+		}
+	}
+	list := make([]receipts.Receipt, 0, len(rows))
+	for _, s := range rows {
+		n := buried[s.Frame]
+		list = append(list, receipts.Receipt{
+			Batch: s.ID, Client: s.Client, ReceivedAt: s.ReceivedAt, Accepted: uint32(s.Batch.Rows()), Sink: d.name,
+			First: uint32(s.From), Delivered: uint32(s.To-s.From) - n, Dead: n, At: time.Now().UnixMilli(),
+		})
+	}
+	d.Receipts.Add(list...)
 }
 
 func (d *Delivery) probe(ctx context.Context) {

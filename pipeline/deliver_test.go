@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/lib/durable"
+	"trafficd/pipeline/lib/receipts"
 )
 
 // fakeStore recognises blocks by their plans, as real stores do by tokens or sequences, and fails
@@ -112,9 +114,15 @@ func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
 		poison := seed%3 == 0
 		store.rejects = func(code string) bool { return poison && strings.HasSuffix(code, "13") }
 		dead := filepath.Join(h.dir, "dead.ndjson")
+		known := &table{rows: map[receipts.Receipt]receipts.Receipt{}}
+		waiting, err := receipts.Open(filepath.Join(h.dir, "receipts"), known, zerolog.Nop())
+		require.NoError(t, err)
+		h.receipts = waiting
 		var want, rejected []string
+		accepted, refused := map[batch.ID]int{}, map[batch.ID]int{}
 		for n := range 30 {
 			var items []string
+			before := len(want)
 			for i := range r.IntN(60) {
 				code := fmt.Sprintf("%d-%d", n, i)
 				items = append(items, item(code, i))
@@ -125,14 +133,17 @@ func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
 				}
 			}
 			h.codes["city"] = set(codesOf(n)...)
-			_, err := h.submit(measurements(items...), fmt.Sprint(n)) // with a key, batches without rows are stored too
+			result, err := h.submit(measurements(items...), fmt.Sprint(n)) // with a key, batches without rows are stored too
 			require.NoError(t, err)
+			accepted[result.Result.ID] = len(items)
+			refused[result.Result.ID] = len(items) - (len(want) - before)
 			if r.IntN(4) == 0 {
 				h.deliverFor(t, store, time.Duration(r.IntN(20))*time.Millisecond)
 			}
 			if r.IntN(15) == 0 {
 				h.close()
 				h = open(t, h.dir)
+				h.receipts = waiting
 			}
 		}
 		enough := 30 * time.Millisecond
@@ -147,6 +158,18 @@ func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
 		done, _ := h.journal.Cursor("sink").Load()
 		_, next := h.journal.Bounds()
 		require.Equal(t, next, done, "the cursor is at the end")
+		require.NoError(t, waiting.Close(t.Context()))
+		delivered, buried := map[batch.ID]int{}, map[batch.ID]int{}
+		for _, r := range known.rows {
+			require.Equal(t, "city", r.Client)
+			require.EqualValues(t, accepted[r.Batch], r.Accepted)
+			delivered[r.Batch] += int(r.Delivered)
+			buried[r.Batch] += int(r.Dead)
+		}
+		for id, n := range accepted {
+			require.Equal(t, refused[id], buried[id], "seed %d", seed)
+			require.Equal(t, n-refused[id], delivered[id], "seed %d", seed)
+		}
 		h.close()
 	}
 }
@@ -187,7 +210,27 @@ func (h *fixture) delivery(t *testing.T, cfg DeliveryConfig, store Sink) *Delive
 	t.Helper()
 	d, err := NewDelivery("sink", cfg, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "dead.ndjson")), zerolog.Nop())
 	require.NoError(t, err)
+	d.Receipts = h.receipts
 	return d
+}
+
+// table is a receipts.Store in memory.
+type table struct {
+	mu   sync.Mutex
+	rows map[receipts.Receipt]receipts.Receipt // by what identifies a receipt
+}
+
+func (s *table) PutReceipts(_ context.Context, list []receipts.Receipt) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range list {
+		s.rows[receipts.Receipt{Batch: r.Batch, ReceivedAt: r.ReceivedAt, Sink: r.Sink, First: r.First}] = r
+	}
+	return nil
+}
+
+func (s *table) Receipts(context.Context, batch.ID, string) ([]receipts.Receipt, error) {
+	return nil, nil
 }
 
 // run starts a delivery and returns a function that stops it.

@@ -250,7 +250,7 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*durable.Entry, []tap
 		return nil, sample, nil
 	}
 	w.accepted.Accept(&w.items, &r.Rejections)
-	w.accepted.ID, w.accepted.ProductInstance, w.accepted.Trace = r.ID, s.ProductInstance, s.Trace
+	w.accepted.ID, w.accepted.ProductInstance, w.accepted.Client, w.accepted.Trace = r.ID, s.ProductInstance, s.Client, s.Trace
 	response := batch.Response{
 		Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections,
 	}

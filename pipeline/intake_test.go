@@ -22,6 +22,7 @@ import (
 	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/fair"
 	"trafficd/pipeline/lib/gunzip/compress"
+	"trafficd/pipeline/lib/receipts"
 	"trafficd/schemas/contract"
 )
 
@@ -29,13 +30,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fixture is an intake with a real journal in a directory.
 type fixture struct {
-	t       testing.TB
-	dir     string
-	cfg     Config
-	journal *journal.Journal
-	store   *IdempotencyStore
-	intake  *Intake
-	codes   detectors
+	receipts *receipts.Waiting // of deliveries; may be nil
+	t        testing.TB
+	dir      string
+	cfg      Config
+	journal  *journal.Journal
+	store    *IdempotencyStore
+	intake   *Intake
+	codes    detectors
 }
 
 type detectors map[string]*batch.Detectors

@@ -7,6 +7,7 @@
 //
 //	main.go       exit codes, the tree of commands, the flags of a connection
 //	send.go       send and resubmit; input.go: the flags that describe a file      → feed, send
+//	batch.go      batch
 //	detectors.go  detectors health
 //	forecast.go   forecast publish and get                                         → forecast
 //	geometry.go   geometry                                                         → geometry
@@ -128,7 +129,7 @@ Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
-	root.AddCommand(newSend(std), newResubmit(std), newDetectors(std), newKey(std),
+	root.AddCommand(newSend(std), newResubmit(std), newBatch(std), newDetectors(std), newKey(std),
 		newForecast(std), newJournal(std), newDeadLetter(std), newGeometry(std), newFeed(std), newTop(std), newTap(std), &cobra.Command{
 			Use:     "version",
 			Short:   "Print the version",

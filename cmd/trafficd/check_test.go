@@ -244,6 +244,7 @@ func TestDeepCheckClickHouse(t *testing.T) {
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_last` TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_registry` TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_units` TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_receipts` TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE DATABASE ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE TABLE ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE VIEW ON `trafficd`.* TO reader",

@@ -24,6 +24,7 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"
+	"trafficd/pipeline/lib/receipts"
 	schema "trafficd/schemas/clickhouse"
 	"trafficd/schemas/contract"
 	"trafficd/sinks/clickhouse"
@@ -50,6 +51,8 @@ type daemon struct {
 	keys        *api.Keyring
 	dead        *pipeline.DeadLetters
 	deliveries  []*delivery
+	table       *clickhouse.Receipts // nil: no archive
+	receipts    *receipts.Waiting    // nil: no archive
 	idempotency *pipeline.IdempotencyStore
 	intake      *pipeline.Intake
 	layer       *layers.Layer
@@ -200,6 +203,7 @@ func (d *daemon) steps() []step {
 			},
 			func(context.Context) error { d.keys.Close(); return nil },
 		},
+		{"receipts of batches", d.openReceipts, d.closeReceipts},
 		{"deliveries", d.startDeliveries, d.stopDeliveries},
 		{
 			"idempotency store",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/kafkalog"
 	"trafficd/pipeline/lib/durable"
+	"trafficd/pipeline/lib/receipts"
 	"trafficd/sinks/clickhouse"
 )
 
@@ -95,7 +97,26 @@ func (d *daemon) newDelivery(s config.Sink, c *config.Config, source pipeline.So
 	if d.tracing != nil {
 		p.Tracer = d.tracing
 	}
+	p.Receipts = d.receipts
 	return p, nil
+}
+
+// openReceipts opens what keeps what became of batches, if there is an archive.
+func (d *daemon) openReceipts() (err error) {
+	if !d.cfg.ClickHouse.Enabled {
+		return nil
+	}
+	if d.table, err = clickhouse.NewReceipts(d.cfg.ClickHouse.Config, d.log); err == nil {
+		d.receipts, err = receipts.Open(filepath.Join(d.cfg.Journal.Dir, "receipts"), d.table, d.log)
+	}
+	return err
+}
+
+func (d *daemon) closeReceipts(ctx context.Context) error {
+	if d.table == nil {
+		return nil
+	}
+	return errors.Join(d.receipts.Close(ctx), d.table.Close())
 }
 
 // stopDeliveries lets each delivery finish its current block until ctx is done, and then interrupts

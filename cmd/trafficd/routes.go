@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/openapi"
@@ -56,6 +57,7 @@ var publicMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 // routes returns everything that the clients' listener serves (contract 6.5).
 func (d *daemon) routes() []api.Route {
 	ingestion := ingest.New(d.cfg.Ingest, d.intake, d.log)
+	ingestion.Receipts = d.receipts
 	d.keys.BeforeUse(ingestion.UseClients)
 	var layer, tiles api.Endpoint = d.layer, layers.Tiles{Layer: d.layer}
 	if d.cfg.Forecasts.Feed == "" {
@@ -67,6 +69,7 @@ func (d *daemon) routes() []api.Route {
 			Path: ingest.CapabilitiesPath, Methods: publicMethods, Right: contract.RightIngest,
 			Endpoint: &ingest.Capabilities{Capabilities: d.capabilities(), Registry: d.registry},
 		},
+		{Path: ingest.BatchesPath, Methods: publicMethods, Right: contract.RightIngest, Endpoint: d.batches()},
 		{Path: contract.HealthPath, Methods: publicMethods, Right: contract.RightIngest, Endpoint: d.health},
 		{
 			Path: layers.Path, Methods: layers.Methods, Right: contract.RightForecast,
@@ -113,6 +116,24 @@ func (d *daemon) routes() []api.Route {
 	}
 	return routes
 }
+
+// batches returns the endpoint that says what became of batches.
+func (d *daemon) batches() *ingest.Batches {
+	e := &ingest.Batches{Receipts: d.receipts, Log: d.log, Behind: func() bool {
+		return slices.ContainsFunc(d.deliveries, func(x *delivery) bool { s := x.Status(); return s.Frames > 0 && s.Lag > forgotten })
+	}}
+	if d.cfg.ClickHouse.Enabled {
+		e.Archive = config.ArchiveSink
+	}
+	if d.cfg.Kafka.Enabled {
+		e.Topic = config.TopicSink
+	}
+	return e
+}
+
+// forgotten is the age of an undelivered frame from which on its batch may have no receipt: that of
+// its acceptance was lost, as after a kill.
+const forgotten = 2 * time.Second
 
 // capabilities returns what the configuration allows all keys to send.
 func (d *daemon) capabilities() contract.Capabilities {

@@ -49,6 +49,7 @@ func (id ID) Append(dst []byte) []byte {
 type Batch struct {
 	ID              ID
 	ProductInstance string
+	Client          string            // contract.Client.Owner
 	ReceivedAt      int64             // nanoseconds since the Unix epoch; strictly increasing on a replica
 	Trace           trace.SpanContext // the request's; the zero value if it is not sampled
 	Columns
@@ -57,7 +58,7 @@ type Batch struct {
 
 // Reset empties the batch. It keeps the memory used by the columns for reuse.
 func (b *Batch) Reset() {
-	b.ID, b.ProductInstance, b.ReceivedAt, b.Trace = ID{}, "", 0, trace.SpanContext{}
+	b.ID, b.ProductInstance, b.Client, b.ReceivedAt, b.Trace = ID{}, "", "", 0, trace.SpanContext{}
 	b.Columns.Reset()
 	b.Index = b.Index[:0]
 }

@@ -22,9 +22,9 @@ var ErrFrame = errors.New("invalid frame")
 //	received_at 8 bytes little endian, nanoseconds   (at a fixed offset, for StampFrame)
 //	batch ID    16 bytes
 //	trace ID 16 bytes and span ID 8 bytes, empty unless the request is sampled (uvarint length, bytes)
-//	product instance, idempotency key                (uvarint length, bytes)
-//	if the key is not empty: client (uvarint length, bytes), body hash 8 bytes, items, duplicates,
-//	                         number of rejections, the rejections compressed with zstd (uvarint length, bytes)
+//	product instance, client, idempotency key        (uvarint length, bytes)
+//	if the key is not empty: body hash 8 bytes, items, duplicates, number of rejections, the
+//	                         rejections compressed with zstd (uvarint length, bytes)
 //	rows, types                                      (uvarint)
 //	type texts                                       (uvarint length, bytes)
 //	the set of shared columns                        1 byte
@@ -90,7 +90,7 @@ func shared(b *Batch) (s columns) {
 // batch's frame, so both become durable in the same commit.
 type Response struct {
 	Key        string // the Idempotency-Key; if empty, the frame contains no response
-	Client     string // contract.Client.Owner
+	Client     string // the batch's
 	BodyHash   uint64 // of the decompressed body
 	Items      int    // accepted + rejected
 	Duplicates int    // see Result
@@ -113,6 +113,7 @@ func AppendFrame(dst []byte, b *Batch, response *Response) []byte {
 		dst = append(dst, 0)
 	}
 	dst = AppendCounted(dst, b.ProductInstance)
+	dst = AppendCounted(dst, b.Client)
 	dst = appendResponse(dst, response)
 	dst = binary.AppendUvarint(dst, uint64(b.Rows()))
 	dst = binary.AppendUvarint(dst, uint64(b.Types()))
@@ -160,7 +161,6 @@ func appendResponse(dst []byte, a *Response) []byte {
 		return append(dst, 0)
 	}
 	dst = AppendCounted(dst, a.Key)
-	dst = AppendCounted(dst, a.Client)
 	dst = binary.LittleEndian.AppendUint64(dst, a.BodyHash)
 	dst = binary.AppendUvarint(dst, uint64(a.Items))
 	dst = binary.AppendUvarint(dst, uint64(a.Duplicates))
@@ -197,8 +197,10 @@ func DecodeFrame(frame []byte, b *Batch, response *Response) error {
 	r := NewWireReader(frame, ErrFrame)
 	b.Reset()
 	h := readHeader(&r)
-	b.ReceivedAt, b.ID, b.Trace, b.ProductInstance = h.ReceivedAt, h.ID, h.Trace, h.ProductInstance
-	readResponse(&r, response)
+	b.ReceivedAt, b.ID, b.Trace, b.ProductInstance, b.Client = h.ReceivedAt, h.ID, h.Trace, h.ProductInstance, h.Client
+	if readResponse(&r, response); response != nil && response.Key != "" {
+		response.Client = h.Client
+	}
 	readColumns(&r, b)
 	return r.End()
 }
@@ -209,6 +211,7 @@ type Header struct {
 	ID              ID
 	Trace           trace.SpanContext
 	ProductInstance string
+	Client          string
 }
 
 func readHeader(r *WireReader) (h Header) {
@@ -225,7 +228,7 @@ func readHeader(r *WireReader) (h Header) {
 	default:
 		r.Fail("invalid trace")
 	}
-	h.ProductInstance = string(r.Counted())
+	h.ProductInstance, h.Client = string(r.Counted()), string(r.Counted())
 	return h
 }
 
@@ -240,11 +243,11 @@ func readResponse(r *WireReader, a *Response) {
 	if len(key) == 0 {
 		return
 	}
-	client, hash, items, duplicates, count, packed := r.Counted(), r.Uint64(), r.Uvarint(), r.Uvarint(), r.Uvarint(), r.Counted()
+	hash, items, duplicates, count, packed := r.Uint64(), r.Uvarint(), r.Uvarint(), r.Uvarint(), r.Counted()
 	if a == nil || r.Err() != nil {
 		return
 	}
-	a.Client, a.BodyHash, a.Items, a.Duplicates = string(client), hash, int(items), int(duplicates)
+	a.BodyHash, a.Items, a.Duplicates = hash, int(items), int(duplicates)
 	list, err := decompressor.DecodeAll(packed, nil)
 	if err != nil {
 		r.Fail("invalid zstd data of the rejections")
@@ -342,9 +345,9 @@ func FrameReceivedAt(frame []byte) int64 {
 // request had no Idempotency-Key.
 func FrameKey(frame []byte) (a Response, err error) {
 	r := NewWireReader(frame, ErrFrame)
-	readHeader(&r)
+	h := readHeader(&r)
 	if a.Key = string(r.Counted()); a.Key != "" {
-		a.Client, a.BodyHash = string(r.Counted()), r.Uint64()
+		a.Client, a.BodyHash = h.Client, r.Uint64()
 	}
 	return a, r.Err()
 }

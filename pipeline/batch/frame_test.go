@@ -17,7 +17,7 @@ import (
 
 // random returns a random batch and its response.
 func random(r *rand.Rand) (*Batch, *Response) {
-	b := &Batch{ProductInstance: "stadt-ü", ReceivedAt: r.Int64()}
+	b := &Batch{ProductInstance: "stadt-ü", Client: "client", ReceivedAt: r.Int64()}
 	for i := range b.ID {
 		b.ID[i] = byte(r.Uint32())
 	}
@@ -94,7 +94,7 @@ func TestFrameOfUnsampledRequest(t *testing.T) {
 	for frame, want := range map[string]trace.SpanContext{string(plain): {}, string(traced): sampled} {
 		h, err := FrameHeader([]byte(frame))
 		require.NoError(t, err)
-		require.Equal(t, Header{ReceivedAt: b.ReceivedAt, ID: b.ID, ProductInstance: b.ProductInstance, Trace: want}, h)
+		require.Equal(t, Header{ReceivedAt: b.ReceivedAt, ID: b.ID, ProductInstance: b.ProductInstance, Client: b.Client, Trace: want}, h)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestOverflowInFrame(t *testing.T) {
 
 func TestDecodeFrameReusesItsMemory(t *testing.T) {
 	b, _ := random(rand.New(rand.NewPCG(5, 6)))
-	b.ProductInstance = ""
+	b.ProductInstance, b.Client = "", "" // strings are copied
 	frame, got := AppendFrame(nil, b, nil), new(Batch)
 	require.Zero(t, testing.AllocsPerRun(50, func() {
 		if err := DecodeFrame(frame, got, nil); err != nil {

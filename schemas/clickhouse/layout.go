@@ -35,6 +35,9 @@ func (l Layout) InsertUnits() string {
 	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_units` (measure_type_code, unit)"
 }
 
+// Receipts returns the quoted name of the table of receipts, with its database.
+func (l Layout) Receipts() string { return "`" + l.Database + "`.`" + l.Table + "_receipts`" }
+
 // ShardingKey returns the expression that determines the shard of a row in a cluster. All rows of a
 // detector are on one shard, and so are all versions of a measurement, as FINAL requires.
 func (Layout) ShardingKey() string { return "cityHash64(product_instance, detector_code)" }

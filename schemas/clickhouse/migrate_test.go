@@ -70,8 +70,8 @@ func testNewServer(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	f("Atomic", "SELECT engine FROM system.databases WHERE name = 'trafficd'")
 	f("measurements,measurements_15m,measurements_1h,measurements_5m,measurements_blocks,measurements_by_time,measurements_compared,"+
 		"measurements_current,measurements_detector_health,measurements_detectors,measurements_freshness,measurements_health,"+
-		"measurements_health_usual,measurements_hours,measurements_imputed,measurements_last,measurements_latest,measurements_measure_types,measurements_registry,measurements_sick_hours,"+
-		"measurements_speeds_1h,measurements_units",
+		"measurements_health_usual,measurements_hours,measurements_imputed,measurements_last,measurements_latest,measurements_measure_types,"+
+		"measurements_receipts,measurements_registry,measurements_sick_hours,measurements_speeds_1h,measurements_units",
 		"SELECT arrayStringConcat(arraySort(groupArray(name)), ',') FROM system.tables"+where+"name LIKE 'measurements%'")
 	f("product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to\ttoYYYYMM(timestamp_from)",
 		"SELECT sorting_key, partition_key FROM system.tables"+where+"name = 'measurements'")

@@ -10,6 +10,7 @@ import (
 // Paths of the services, below the base path (contract 1, 2 and 3).
 const (
 	IngestPath       = "/dataprovider/ingestion/v1/detectors/data/ingest"
+	BatchesPath      = "/dataprovider/ingestion/v1/detectors/data/batches/" // and a Batch-Id
 	CapabilitiesPath = "/dataprovider/ingestion/v1/detectors/capabilities"
 	HealthPath       = "/dataprovider/ingestion/v1/detectors/health"
 	ForecastPath     = "/mlf/v1/forecast/realtime"
@@ -83,4 +84,21 @@ type ItemError struct {
 	Description string `json:"description"`
 	ErrorCode   string `json:"errorCode"`
 	Parameter   string `json:"parameter"`
+}
+
+// BatchStatus is what became of a batch (contract 1.9).
+type BatchStatus struct {
+	BatchID    string       `json:"batchId"`
+	ReceivedAt time.Time    `json:"receivedAt"`
+	Accepted   int          `json:"accepted"`
+	Final      bool         `json:"final"`
+	Archived   *StoreStatus `json:"archived,omitempty"`  // nil: there is no archive
+	Forwarded  *StoreStatus `json:"forwarded,omitempty"` // nil: nothing is forwarded
+}
+
+// StoreStatus says how many items of a batch a store has.
+type StoreStatus struct {
+	Items        int        `json:"items"`
+	DeadLettered int        `json:"deadLettered"`
+	At           *time.Time `json:"at,omitempty"` // of the last change; nil: none yet
 }

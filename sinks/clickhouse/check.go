@@ -232,6 +232,8 @@ func (c Config) grants() []string {
 			list = append(list, fmt.Sprintf("INSERT ON `%s`.`%s_%s`", c.Database, c.Table, name))
 		}
 	}
+	receipts := "ON " + c.layout().Receipts()
+	list = append(list, "INSERT "+receipts, "SELECT "+receipts)
 	for _, name := range []string{"registry", "detectors", "last", "1h", "current"} { // for the map (package sites)
 		list = append(list, fmt.Sprintf("SELECT ON `%s`.`%s_%s`", c.Database, c.Table, name))
 	}

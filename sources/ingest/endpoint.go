@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
@@ -13,6 +14,7 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/lib/admission"
 	"trafficd/pipeline/lib/negotiate"
+	"trafficd/pipeline/lib/receipts"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/span"
 	"trafficd/sources/internal/upload"
@@ -42,6 +44,8 @@ type Pipeline interface {
 
 // Endpoint handles requests to Path. It is safe for concurrent use.
 type Endpoint struct {
+	Receipts *receipts.Waiting // gets the batches with a 207; may be nil; set before the first request
+
 	pipeline Pipeline
 	log      zerolog.Logger
 	memory   *admission.Quotas // for bodies and responses
@@ -124,6 +128,9 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 // record counts and logs a batch that gets a 207.
 func (e *Endpoint) record(c *contract.Client, ctx *fasthttp.RequestCtx, r *batch.Result) {
 	e.count(c.Name, r)
+	if !r.Replay || r.Accepted == 0 { // without rows, there is no other receipt
+		e.Receipts.Accepted(receipts.Receipt{Batch: r.ID, Client: c.Owner, Accepted: uint32(r.Accepted), At: time.Now().UnixMilli()})
+	}
 	if itemsDuplicate.Add(float64(r.Duplicates)); r.Duplicates > 0 {
 		if _, warned := e.warned.LoadOrStore(c.Name, struct{}{}); !warned {
 			e.log.Warn().Str("client", c.Name).Str("batch_id", r.ID.String()).Int("duplicates", r.Duplicates).Int("accepted", r.Accepted).

@@ -18,6 +18,7 @@ import (
 	"trafficd/cmd/dev/chaos/internal/rig"
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/dev/must"
+	"trafficd/schemas/contract"
 )
 
 type config struct {
@@ -103,8 +104,9 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	soft, stop := context.WithTimeout(hard, cfg.Duration)
 	defer stop()
 	clients := load.New(loadConfig, book)
-	layers := observe(ctx, r, book)
+	layers, asked := observe(ctx, r, book), observeBatches(ctx, r, book)
 	defer layers.stop()
+	defer asked.stop()
 	sent := send(soft, hard, clients, book)
 	counts, err := nemesis.Run(soft, cfg.Seed, layers.recordOutages(targets(r, cfg)), log.add)
 	stop()
@@ -117,7 +119,12 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	if err := r.Drain(ctx, settleLimit); err != nil {
 		book.AddUnexpected("%v", err)
 	}
-	found = must.Get(judgeAll(ctx, r, book, counts, out))
+	asked.stop()
+	states := must.Get(asked.settle(ctx))
+	if err := r.Terminate(); err != nil {
+		book.AddUnexpected("%v", err)
+	}
+	found = must.Get(judgeAll(ctx, r, asked, states, counts, out))
 	log.explain(out, found.stores)
 	return found, nil
 }
@@ -151,18 +158,22 @@ func supervise(r *rig.Rig, sent <-chan struct{}) {
 }
 
 // judgeAll compares the contents of both stores with the ledger, and prints a report.
-func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemesis.Counts, out io.Writer) (found *result, err error) {
+func judgeAll(
+	ctx context.Context, r *rig.Rig, asked *batches, states map[string]contract.BatchStatus, counts nemesis.Counts, out io.Writer,
+) (found *result, err error) {
 	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	must.Do(r.Archive.AwaitReplicated(ctx))
 	records := must.Get(launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Topic))
-	accepted, unexpected, tally := book.Read()
+	accepted, unexpected, tally := asked.book.Read()
 	var servers [][]judge.Arrival
 	for _, n := range r.Archive.Nodes {
 		servers = append(servers, must.Get(judge.ReadArchive(ctx, n.TCP, r.Archive.Table)))
 	}
-	verdicts := judge.All(accepted, judge.ParseRecords(records), servers)
+	topic := judge.ParseRecords(records)
+	verdicts := judge.All(accepted, topic, servers)
+	unexpected = append(unexpected, asked.report(states, accepted, servers[0], topic, counts.Of(daemon, wiped) > 0, out)...)
 	found = &result{accepted: len(accepted), stores: verdicts, unexpected: unexpected, counts: counts}
 	report(out, tally, found)
 	return found, nil

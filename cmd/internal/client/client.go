@@ -36,6 +36,7 @@ var (
 	Ingest   = Service{contract.IngestPath, "ingest", "use a smaller --batch, or raise the daemon's limits"}
 	Forecast = Service{contract.ForecastPath, "forecast", ""}
 	Health   = Service{contract.HealthPath, "ingest", ""}
+	Batches  = Service{contract.BatchesPath, "ingest", ""} // Add a Batch-Id to the path.
 )
 
 // Config holds the settings of the connection to a daemon. Errors name them as Section, such as

@@ -218,10 +218,16 @@ type Sink struct {
 	Check func(ctx context.Context, c *Config, deep bool) error
 }
 
+// The names of the sinks.
+const (
+	ArchiveSink = "clickhouse"
+	TopicSink   = "kafka"
+)
+
 // Sinks lists all sinks. A new one needs an entry here and a section in the configuration.
 var Sinks = []Sink{
 	{
-		"clickhouse", "ClickHouse",
+		ArchiveSink, "ClickHouse",
 		func(c *Config) bool { return c.ClickHouse.Enabled },
 		func(c *Config) error { return c.ClickHouse.Validate() },
 		func(c *Config) pipeline.DeliveryConfig { return c.ClickHouse.Delivery },
@@ -231,7 +237,7 @@ var Sinks = []Sink{
 		func(ctx context.Context, c *Config, deep bool) error { return c.ClickHouse.Check(ctx, deep) },
 	},
 	{
-		"kafka", "Kafka",
+		TopicSink, "Kafka",
 		func(c *Config) bool { return c.Kafka.Enabled },
 		func(c *Config) error { return c.Kafka.Validate() },
 		func(c *Config) pipeline.DeliveryConfig { return c.Kafka.Delivery },

@@ -171,6 +171,26 @@ CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_units`
 ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/" .Table "_units") "{shard}-{replica}" "set_at"}}
 ORDER BY measure_type_code;
 
+-- What became of the batches of three days or more (contract 1.9). A sink adds a row for each part of a batch that it has delivered;
+-- without a sink, the batch is durable. In a cluster, every host has all rows.
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_receipts`
+(
+    batch_id      UUID,
+    received_at   DateTime64(9, 'UTC'),
+    sink          LowCardinality(String),
+    first_row     UInt32,
+    client        String,
+    accepted      UInt32,
+    delivered     UInt32,
+    dead_lettered UInt32,
+    at            DateTime64(3, 'UTC')
+)
+ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/" .Table "_receipts") "{shard}-{replica}" "at"}}
+PARTITION BY toYYYYMMDD(at)
+ORDER BY (batch_id, received_at, sink, first_row)
+TTL toDateTime(at) + INTERVAL 3 DAY
+SETTINGS ttl_only_drop_parts = 1;
+
 -- What is usual for each detector and measure type on a day, and the states of health that the forecaster's tests have found: one row for
 -- each detector, measure type, state and time at which it began. A state "checked" has the time of the last check of the test that
 -- measure_type_code names. In a cluster, every host has all rows.

@@ -90,6 +90,16 @@ func (l *Ledger) Accept(items []Accepted) {
 	l.accepted = append(l.accepted, items...)
 }
 
+// Latest returns an item of the batch that was accepted last.
+func (l *Ledger) Latest() (item Accepted, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.accepted) == 0 {
+		return Accepted{}, false
+	}
+	return l.accepted[len(l.accepted)-1], true
+}
+
 // AddUnexpected records an unexpected response or exit.
 func (l *Ledger) AddUnexpected(format string, args ...any) {
 	l.mu.Lock()

@@ -47,7 +47,9 @@ func newGenerator(rng *rand.Rand, client, detectors int) *generator {
 }
 
 // Detector returns the code of a client's detector.
-func Detector(client, n int) string { return fmt.Sprintf("chaos-%02d-%03d", client, n) }
+func Detector(client, n int) string { return fmt.Sprintf(detectorFormat, client, n) }
+
+const detectorFormat = "chaos-%02d-%03d"
 
 // batch returns a new batch of up to maxItems items, a few of which are invalid.
 func (g *generator) batch(maxItems int) *batch {

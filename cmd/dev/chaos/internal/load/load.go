@@ -63,6 +63,13 @@ func (all Clients) Run(ctx, hard context.Context) error {
 // APIKey returns a client's API key, which is valid for the product instance of its detectors.
 func APIKey(client int) string { return fmt.Sprintf("tk_chaos-%02d", client) }
 
+// KeyOf returns the API key of the client of a detector.
+func KeyOf(detector string) string {
+	var client, number int
+	_, _ = fmt.Sscanf(detector, detectorFormat, &client, &number) // it was made with this format
+	return APIKey(client)
+}
+
 // Detectors returns the codes of all clients' detectors.
 func Detectors(cfg Config) (codes []string) {
 	for c := range cfg.Clients {

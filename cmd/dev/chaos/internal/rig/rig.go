@@ -207,8 +207,7 @@ func (r *Rig) Revive() (err error) {
 	return errors.Join(err, launch.Each(r.Archive.Nodes, func(_ int, n *Node) error { return n.Revive() }))
 }
 
-// Drain waits until the daemons have delivered everything, reviving them and the archive meanwhile,
-// and then sends them SIGTERM.
+// Drain waits until the daemons have delivered everything, reviving them and the archive meanwhile.
 func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	err := launch.Eventually(ctx, limit, func() error {
 		if err := r.Revive(); err != nil {
@@ -222,6 +221,11 @@ func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("the daemon has not delivered everything: %w", err)
 	}
+	return nil
+}
+
+// Terminate sends the daemons SIGTERM.
+func (r *Rig) Terminate() (err error) {
 	for _, d := range r.daemons() {
 		err = errors.Join(err, d.Terminate())
 	}
