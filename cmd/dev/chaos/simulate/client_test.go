@@ -35,7 +35,7 @@ type request struct {
 
 // run sends until the given time.
 func (c *client) run(until time.Time) {
-	for time.Now().Before(until) {
+	for time.Now().Before(until) && !c.w.over() {
 		r := c.request()
 		s := c.send(r)
 		if s != nil {
@@ -60,7 +60,7 @@ func id(s *batch.Submission) string { return uuid.UUID(s.Result.ID).String() }
 // send sends a batch until it is accepted. A batch without a key is not sent again if its outcome
 // is unknown: send then returns nil.
 func (c *client) send(r *request) *batch.Submission {
-	for {
+	for !c.w.over() {
 		s := &batch.Submission{ProductInstance: instance(c.id), Client: instance(c.id), IdempotencyKey: r.key}
 		err := c.w.submit(s, r.body)
 		var refused *contract.APIError
@@ -83,6 +83,7 @@ func (c *client) send(r *request) *batch.Submission {
 		}
 		time.Sleep(time.Duration(500+c.rng.IntN(5000)) * time.Millisecond)
 	}
+	return nil
 }
 
 func (w *world) noResponse(r *request) {

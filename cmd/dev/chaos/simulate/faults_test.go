@@ -131,21 +131,24 @@ func (w *world) setSkew(d time.Duration) {
 // restart kills the daemon and starts it again after a while.
 func (w *world) restart(f fault, what string, n int, powerLost bool) {
 	w.killDaemon(what, n, powerLost)
+	if f.n/64%4 == 0 { // the daemon was down for longer than the window
+		w.archive.ForgetTokens()
+	}
 	w.startAgain(f)
 }
 
 func (w *world) startAgain(f fault) {
 	time.Sleep(f.last / 4)
+	var err error
 	for range 30 {
-		err := w.startDaemon()
-		if err == nil {
+		if err = w.startDaemon(); err == nil {
 			return
 		}
 		w.trace.add("daemon does not start: %v", err)
 		w.newLife(w.disk.Crash(false))
 		time.Sleep(time.Second)
 	}
-	w.fault("the daemon does not start after %s", f)
+	w.giveUp("the daemon does not start after %s: %v", f, err)
 }
 
 // schedule returns the faults of a run, in order.

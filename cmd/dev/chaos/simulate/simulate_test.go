@@ -1,5 +1,9 @@
-// Package simulate runs the daemon, its disk, its network and fakes of its stores in one process,
-// on a fake clock, with faults that a seed determines, and counts what arrived.
+// Package simulate runs the daemon's intake, journal, deliveries and clients of the stores, with a
+// disk, a network and stores in memory, in one process on a fake clock. Seeds determine the faults
+// and what clients send. The judge of chaos compares what arrived with what was accepted.
+//
+// The order of goroutines, select, map iteration and math/rand are the runtime's, so two runs of a
+// seed have the same faults, but not the same events.
 package simulate
 
 import (
@@ -48,8 +52,8 @@ type outcome struct {
 // epoch is the simulated time at which a run starts.
 var epoch = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// run simulates one schedule.
-func run(t *testing.T, seed uint64, length time.Duration, faults []fault, show io.Writer) (o outcome) {
+// simulate runs one schedule.
+func simulate(t *testing.T, seed uint64, length time.Duration, faults []fault, show io.Writer) (o outcome) {
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(epoch))
@@ -65,15 +69,14 @@ func run(t *testing.T, seed uint64, length time.Duration, faults []fault, show i
 		}
 		for _, f := range faults {
 			time.Sleep(time.Until(w.start.Add(f.at)))
-			w.apply(f)
+			if !w.over() {
+				w.apply(f)
+			}
 		}
 		time.Sleep(time.Until(w.start.Add(length)))
-		delivered := w.settle()
+		w.settle()
 		sending.Wait()
-		delivered = delivered && w.settle()
-		if !delivered {
-			w.fault("not everything is delivered an hour after the last fault")
-		}
+		w.settle()
 		w.stopDaemon()
 		o.wrong, o.accepted = w.judge()
 		o.hash, o.events, o.lost = w.trace.hash.Sum64(), w.trace.events, w.lost
@@ -94,11 +97,14 @@ func TestSimulate(t *testing.T) {
 	began, total, count := time.Now(), 0, 0
 	for seed := *firstSeed; seed < *firstSeed+uint64(runs); seed++ {
 		faults := schedule(seed, length)
-		o := run(t, seed, length, faults, out)
+		o := simulate(t, seed, length, faults, out)
 		total, count = total+o.accepted, count+len(faults)
 		t.Logf("seed %d: %d faults, %d items accepted, %d responses lost, %d events, hash %016x", seed, len(faults), o.accepted, o.lost, o.events, o.hash)
 		if len(o.wrong) > 0 {
-			t.Errorf("seed %d:\n%s\nthe shortest schedule that fails:\n%s", seed, strings.Join(o.wrong, "\n"), text(shrink(t, seed, length, faults)))
+			t.Logf("found after %s, %d simulated hours and %d faults", time.Since(began).Round(time.Second), seed-*firstSeed+1, count)
+			t.Logf("wrong: %s", strings.Join(o.wrong, "\n"))
+			shortest := shrink(t, seed, length, faults)
+			t.Fatalf("seed %d fails; the shortest schedule found has %d faults:\n%s", seed, len(shortest), text(shortest))
 		}
 	}
 	simulated := time.Duration(runs) * length
@@ -114,7 +120,7 @@ func shrink(t *testing.T, seed uint64, length time.Duration, faults []fault) []f
 		size, dropped := (len(faults)+parts-1)/parts, false
 		for from := 0; from < len(faults) && time.Since(began) < *patience; from += size {
 			rest := slices.Concat(faults[:from], faults[min(from+size, len(faults)):])
-			if len(run(t, seed, length, rest, nil).wrong) > 0 {
+			if len(simulate(t, seed, length, rest, nil).wrong) > 0 {
 				faults, dropped = rest, true
 				from -= size
 			}

@@ -74,6 +74,22 @@ type world struct {
 	maybe  []ledger.Accepted // items of batches without a key that got no response
 	lost   int               // attempts without a response
 	wrong  []string          // what a client got and should not have
+	stuck  bool              // the daemon does not start, or does not deliver
+}
+
+// over reports whether the run cannot continue.
+func (w *world) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stuck
+}
+
+// giveUp ends the run because of a fault.
+func (w *world) giveUp(format string, args ...any) {
+	w.fault(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stuck = true
 }
 
 // trace is what happened. Two runs with the same events have the same hash.
@@ -390,9 +406,8 @@ func (w *world) submit(s *batch.Submission, body []byte) error {
 
 var errDown = errors.New("connection refused")
 
-// settle ends all faults and waits until everything is delivered. It returns false if that takes
-// longer than an hour.
-func (w *world) settle() bool {
+// settle ends all faults and waits until everything is delivered, at most an hour.
+func (w *world) settle() {
 	w.network.heal()
 	w.disk.Fill(-1)
 	w.disk.SetFault(nil)
@@ -400,16 +415,19 @@ func (w *world) settle() bool {
 		w.mu.Lock()
 		d := w.daemon
 		w.mu.Unlock()
-		if d == nil {
+		switch {
+		case w.over():
+			return
+		case d == nil:
 			if err := w.startDaemon(); err != nil {
 				w.trace.add("daemon does not start: %v", err)
 			}
-		} else if !slices.ContainsFunc(d.deliveries, func(x *pipeline.Delivery) bool { return x.Status().Frames > 0 }) {
-			return true
+		case !slices.ContainsFunc(d.deliveries, func(x *pipeline.Delivery) bool { return x.Status().Frames > 0 }):
+			return
 		}
 		time.Sleep(time.Second)
 	}
-	return false
+	w.giveUp("not everything is delivered an hour after the last fault")
 }
 
 // judge compares the ledger with the stores, once everything is delivered.
