@@ -105,7 +105,8 @@ func (l *list) replace(codes []string, now time.Time) error {
 	if errors.As(l.Get().Err, new(*feedloop.Refused)) {
 		level, message = zerolog.WarnLevel, "detector list loaded although it was refused at first: it has not changed since then"
 	}
-	l.log.WithLevel(level).Int("detectors", set.Len()).Int("detectors_before", before).Int("left_out", leftOut).Str("version", set.Version()).Msg(message)
+	l.log.WithLevel(level).Int("detectors", set.Len()).Int("detectors_before", before).Int("left_out", leftOut).
+		Str("version", set.Version()).Msg(message)
 	return nil
 }
 
