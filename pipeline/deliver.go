@@ -380,7 +380,8 @@ func (d *Delivery) bury(rejected ...batch.RejectedRows) (n int, err error) {
 }
 
 // addReceipts records that the store has the rows of a block, except for those that are in the
-// dead-letter file. It is called before the cursor moves past the block, so that a crash loses none.
+// dead-letter file. It is called before the cursor moves past the block, so that a crash loses
+// none.
 func (d *Delivery) addReceipts(rows batch.Block, dead ...batch.RejectedRows) {
 	buried := map[uint64]uint32{} // by frame
 	for _, r := range dead {

@@ -90,9 +90,9 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 	return nil
 }
 
-// adapt makes a step use bounds that are adapted to the misses since the start of the day before the
-// learned tables. It repeats the steps since then unless it has added the step before this one: all
-// instances have the same bounds, however long they have run.
+// adapt makes a step use bounds that are adapted to the misses since the start of the day before
+// the learned tables. It repeats the steps since then unless it has added the step before this one:
+// all instances have the same bounds, however long they have run.
 func (f *forecaster) adapt(ctx context.Context, s *model.Step) error {
 	until := s.Origin.Truncate(s.Interval)
 	switch same := f.tracked == s.Learned; {
@@ -112,8 +112,8 @@ func (f *forecaster) adapt(ctx context.Context, s *model.Step) error {
 	return nil
 }
 
-// repeat adds all steps up to an origin to a tracker. If the tables are old, it starts with the last
-// two days.
+// repeat adds all steps up to an origin to a tracker. If the tables are old, it starts with the
+// last two days.
 func (f *forecaster) repeat(ctx context.Context, l *model.Learned, until time.Time) (t model.Tracker, err error) {
 	from := f.source.Day(l.Day, -1)
 	if late := until.Add(-2 * 24 * time.Hour); from.Before(late) {

@@ -21,6 +21,7 @@ func TestSniff(t *testing.T) {
 		args = append(args, strings.Trim(word, "'"))
 	}
 	d := newDaemon(t)
+	t.Chdir(t.TempDir()) // the command writes rejected.ndjson
 	requireFailure(t, "", "unknown time zone ZONE", to(d, args...)...)
 	for i := range args {
 		args[i] = strings.Replace(args[i], "ZONE", "Europe/Berlin", 1)

@@ -118,8 +118,9 @@ func TestBatchStatus(t *testing.T) {
 	require.NotContains(t, log, "they will be written again")
 }
 
-// TestBatchStatusOfReplicas checks that each replica knows what became of the batches of the others,
-// also of one that was killed, once it runs again: the receipts of its last deliveries are on its disk.
+// TestBatchStatusOfReplicas checks that each replica knows what became of the batches of the
+// others, also of one that was killed, once it runs again: the receipts of its last deliveries are
+// on its disk.
 func TestBatchStatusOfReplicas(t *testing.T) {
 	c, broker := stores.StartClickHouse(t), stores.StartKafka(t, stores.Topic("measurements", 2))
 	var replicas []*process

@@ -254,8 +254,8 @@ func TestRefusedCertificates(t *testing.T) {
 	}
 }
 
-// TestLargeHandshake checks that a connection cannot make the server keep many certificates, and that
-// requests may be larger than a handshake.
+// TestLargeHandshake checks that a connection cannot make the server keep many certificates, and
+// that requests may be larger than a handshake.
 func TestLargeHandshake(t *testing.T) {
 	m := startMutual(t, func(m *mutual) KeyEntry { return certificateEntry("any", m.authority.cert, "ingest") })
 	cert := m.authority.client("acme")

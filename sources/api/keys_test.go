@@ -319,8 +319,6 @@ func TestBeforeUse(t *testing.T) {
 	becomes(t, k, "one two")
 }
 
-// TestRatesSurviveReload checks that a reload keeps the levels of the rate limits and applies the
-// new rates.
 // TestErrWhileKeysAreReplaced checks that readiness does not wait while the layer of new keys is
 // being built.
 func TestErrWhileKeysAreReplaced(t *testing.T) {
@@ -339,6 +337,8 @@ func TestErrWhileKeysAreReplaced(t *testing.T) {
 	close(built)
 }
 
+// TestRatesSurviveReload checks that a reload keeps the levels of the rate limits and applies the
+// new rates.
 func TestRatesSurviveReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited := entry("one", "k1", "ingest")

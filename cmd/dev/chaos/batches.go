@@ -48,7 +48,8 @@ func observeBatches(ctx context.Context, r *rig.Rig, book *ledger.Ledger) *batch
 	return b
 }
 
-// ask returns what a replica says of the batch of an item. The error is nil only for a 200 and a 404.
+// ask returns what a replica says of the batch of an item. The error is nil only for a 200 and a
+// 404.
 func (b *batches) ask(ctx context.Context, item ledger.Accepted) (s contract.BatchStatus, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -98,8 +99,8 @@ func (b *batches) sample(ctx context.Context, topic bool) {
 	}
 }
 
-// archived returns the number of a batch's rows on the server that has the most. It fails unless all
-// servers respond.
+// archived returns the number of a batch's rows on the server that has the most. It fails unless
+// all servers respond.
 func (b *batches) archived(ctx context.Context, id string) (most int, err error) {
 	for _, node := range b.rig.Archive.Nodes {
 		conn, err := ch.Open(&ch.Options{Addr: []string{node.TCP}})

@@ -1,17 +1,17 @@
-// Package receipts keeps what became of batches: a receipt for each acceptance, and one for each part
-// of a batch that a store has taken or permanently rejected.
+// Package receipts keeps what became of batches: a receipt for each acceptance, and one for each
+// part of a batch that a store has taken or permanently rejected.
 //
 //	sources/ingest, pipeline.Delivery ─▶ Waiting: memory and a file ─▶ Store: a table that replicas share
 //
-// A delivery adds a receipt after the store's acknowledgement and before it saves its cursor. After a
-// crash, it repeats the block, with equal receipts, which replace the earlier ones. So receipts never
-// claim more than the stores have. Nothing waits for the table: while it cannot be written, up to
-// maxWaiting receipts wait, and later ones are dropped.
+// A delivery adds a receipt after the store's acknowledgement and before it saves its cursor. After
+// a crash, it repeats the block, with equal receipts, which replace the earlier ones. So receipts
+// never claim more than the stores have. Nothing waits for the table: while it cannot be written,
+// up to maxWaiting receipts wait, and later ones are dropped.
 //
 // The file keeps waiting receipts when the process is killed. It has space in reserve, because
-// cursors move on a full disk too. It is not synced, and it is not shared: if the machine or its disk
-// is lost within about interval of a delivery, the receipts of that delivery are lost, and the state
-// of its batches never becomes final.
+// cursors move on a full disk too. It is not synced, and it is not shared: if the machine or its
+// disk is lost within about interval of a delivery, the receipts of that delivery are lost, and the
+// state of its batches never becomes final.
 package receipts
 
 import (
@@ -40,9 +40,9 @@ const (
 	reserved   = 1 << 20 // bytes of the file; a receipt takes 150
 )
 
-// Receipt is what a sink has done with the rows of a batch from First on. If Sink is empty, the batch
-// is durable, and no row is counted as delivered. Receipts with equal Batch, ReceivedAt, Sink and
-// First replace one another.
+// Receipt is what a sink has done with the rows of a batch from First on. If Sink is empty, the
+// batch is durable, and no row is counted as delivered. Receipts with equal Batch, ReceivedAt, Sink
+// and First replace one another.
 type Receipt struct {
 	Batch      batch.ID `json:"b"`
 	Client     string   `json:"c"` // contract.Client.Owner
@@ -274,8 +274,8 @@ func (w *Waiting) rotate() {
 	w.file, w.space = f, reserved
 }
 
-// Find returns the receipts of a batch of the client, those that wait too. It returns an error if the
-// table cannot be read and no receipt waits.
+// Find returns the receipts of a batch of the client, those that wait too. It returns an error if
+// the table cannot be read and no receipt waits.
 func (w *Waiting) Find(ctx context.Context, id batch.ID, client string) ([]Receipt, error) {
 	found := map[Receipt]Receipt{}
 	w.mu.Lock()
@@ -302,8 +302,8 @@ func (w *Waiting) Find(ctx context.Context, id batch.ID, client string) ([]Recei
 	return list, nil
 }
 
-// Close writes the waiting receipts, until ctx is done. Those that remain are written after the next
-// start.
+// Close writes the waiting receipts, until ctx is done. Those that remain are written after the
+// next start.
 func (w *Waiting) Close(ctx context.Context) error {
 	if w == nil {
 		return nil

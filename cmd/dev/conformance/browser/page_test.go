@@ -378,9 +378,9 @@ func mapReset(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	require.Empty(t, p.takeMessages())
 }
 
-// mapDelays chooses the worst delay in the list by keyboard. The panel shows the values of the layer
-// and does not cover the street, and the address shows the same again. Then the next one is chosen,
-// and the pointer shows the street below it.
+// mapDelays chooses the worst delay in the list by keyboard. The panel shows the values of the
+// layer and does not cover the street, and the address shows the same again. Then the next one is
+// chosen, and the pointer shows the street below it.
 func mapDelays(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))

@@ -50,9 +50,9 @@ func Refused() (states []string) {
 	return states
 }
 
-// Tests lists the tests in the order in which they run. They were measured with planted faults in two
-// months of 449 links of Aarhus (make health-eval), each of the length of three windows. A detector
-// that is named without a planted fault counts as wrong:
+// Tests lists the tests in the order in which they run. They were measured with planted faults in
+// two months of 449 links of Aarhus (make health-eval), each of the length of three windows. A
+// detector that is named without a planted fault counts as wrong:
 //
 //   - silent: 111 detectors, all named; precision 1. feed: 11 feeds of 130 detectors, all named.
 //   - constant, zero and no_vehicles, of 111 stuck detectors: recall 0.91, precision 0.89. The recall is

@@ -53,8 +53,8 @@ func follow(t *testing.T, days int, shiftAt time.Duration, shift float64) (cover
 	return coverage, steps
 }
 
-// TestPlantedShift checks that the bounds cover 8 of 10 values, and do so again a day after the level
-// of a detector has shifted to one that the tables do not know.
+// TestPlantedShift checks that the bounds cover 8 of 10 values, and do so again a day after the
+// level of a detector has shifted to one that the tables do not know.
 func TestPlantedShift(t *testing.T) {
 	f := func(shift float64) {
 		t.Helper()
@@ -79,9 +79,9 @@ func TestPlantedShift(t *testing.T) {
 	f(10)
 }
 
-// TestTracker checks that only settled reliable values of known forecasts count, that a value within
-// the bounds makes them narrower and one outside of them wider, and that the factors of a step never
-// change.
+// TestTracker checks that only settled reliable values of known forecasts count, that a value
+// within the bounds makes them narrower and one outside of them wider, and that the factors of a
+// step never change.
 func TestTracker(t *testing.T) {
 	day := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
 	f := func(value, reliable float64, steps int, skip int, want float64) {

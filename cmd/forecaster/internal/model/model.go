@@ -463,7 +463,8 @@ func (d *Detector) weightsAt(horizon float64) (w Weights) {
 	return w
 }
 
-// between returns the indexes of the learned horizons around a horizon, and the weight of the second.
+// between returns the indexes of the learned horizons around a horizon, and the weight of the
+// second.
 func (d *Detector) between(horizon float64) (before, after int, share float64) {
 	at := slices.IndexFunc(d.Weights, func(w Weights) bool { return horizon <= float64(w.Horizon) })
 	switch at {

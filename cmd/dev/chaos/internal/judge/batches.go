@@ -8,8 +8,8 @@ import (
 )
 
 // Batches returns what is wrong with the states of batches that the daemon served: one that claims
-// more than a store has, differs from the 207 or, unless lost is true, is not final. lost means that
-// a replica has lost its disk, and receipts with it.
+// more than a store has, differs from the 207 or, unless lost is true, is not final. lost means
+// that a replica has lost its disk, and receipts with it.
 func Batches(states map[string]contract.BatchStatus, accepted []ledger.Accepted, archive, topic []Arrival, lost bool) (wrong []string) {
 	sent, archived, forwarded := map[string]int{}, count(archive), count(topic)
 	for _, a := range accepted {
