@@ -122,8 +122,7 @@ func (d *daemon) steps() []step {
 			},
 			func(ctx context.Context) error {
 				d.ops.Stop(ctx)
-				d.sites.Close()
-				return nil
+				return until(ctx, func() error { d.sites.Close(); return nil })
 			},
 		},
 		{
@@ -191,7 +190,7 @@ func (d *daemon) steps() []step {
 				stopHealth = d.health.Start(context.Background())
 				return nil
 			},
-			func(context.Context) error { stopHealth(); return nil },
+			func(ctx context.Context) error { return until(ctx, func() error { stopHealth(); return nil }) },
 		},
 		{
 			"API keys",

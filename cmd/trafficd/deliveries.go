@@ -116,7 +116,20 @@ func (d *daemon) closeReceipts(ctx context.Context) error {
 	if d.table == nil {
 		return nil
 	}
-	return errors.Join(d.receipts.Close(ctx), d.table.Close())
+	return until(ctx, func() error { return errors.Join(d.receipts.Close(ctx), d.table.Close()) })
+}
+
+// until calls f, but does not wait for it any longer once ctx is done: a client of a store that hangs
+// returns only after its timeout. What f has not finished then is as after a kill.
+func until(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // stopDeliveries lets each delivery finish its current block until ctx is done, and then interrupts
