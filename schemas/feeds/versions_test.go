@@ -325,7 +325,7 @@ func TestMutatedDocuments(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	mutants := 5_000
 	if needs.Long() {
-		mutants = 1_000_000
+		mutants = 300_000
 	}
 	all := documents(t)
 	count := 0
