@@ -119,8 +119,8 @@ func (d *daemon) closeReceipts(ctx context.Context) error {
 	return until(ctx, func() error { return errors.Join(d.receipts.Close(ctx), d.table.Close()) })
 }
 
-// until calls f, but does not wait for it any longer once ctx is done: a client of a store that hangs
-// returns only after its timeout. What f has not finished then is as after a kill.
+// until calls f, but does not wait for it any longer once ctx is done: a client of a store that
+// hangs returns only after its timeout. What f has not finished then is as after a kill.
 func until(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
