@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/client"
@@ -34,6 +35,9 @@ Exit codes: 0 the state was printed and, with --wait, is final; 1 otherwise.`,
   trafficctl batch 0193a5c2-7b1e-7c3a-9f00-5d2c1a7be001 --key-file ingest.key --wait 1m`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := uuid.Parse(args[0]); err != nil {
+				return fmt.Errorf("%q is not a Batch-Id: copy it from the header of the 207", args[0])
+			}
 			daemon, err := c.client()
 			if err != nil {
 				return err

@@ -40,6 +40,9 @@ topic    0       0
 	requireFailure(t, "", "not final after --wait 1ms", append(args, "--wait", "1ms")...)
 	status = http.StatusNotFound
 	requireFailure(t, "", "404", args...)
+	before := requests
+	requireFailure(t, "", `"../capabilities" is not a Batch-Id`, "batch", "../capabilities", "--url", server.URL, "--key", testKey)
+	require.Equal(t, before, requests)
 	requests, final, status = 0, true, http.StatusServiceUnavailable
 	requireSuccess(t, "", append(args, "--wait", "1m")...)
 	require.Equal(t, 2, requests)

@@ -32,6 +32,7 @@ const (
 	tileExtent = 4096     // coordinates of a tile
 	tileBuffer = 128      // around it: lines that end at its edge would show a seam
 	maxTiles   = 64 << 20 // bytes kept of the tiles of a snapshot
+	tileMemory = 512      // bytes of a tile besides its content
 	tileRule   = "a tile must be zoom/x/y.mvt, with a zoom of 6 to 14 and x and y below 2 to the power of zoom"
 )
 
@@ -72,7 +73,7 @@ func (t *tiles) get(k tileKey, fill func(*tile)) *tile {
 	found.made.Do(func() {
 		fill(found)
 		t.mu.Lock()
-		t.bytes += len(found.body) + len(found.gzipped)
+		t.bytes += tileMemory + cap(found.body) + cap(found.gzipped)
 		t.mu.Unlock()
 	})
 	return found
@@ -113,10 +114,15 @@ func (t Tiles) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, 
 
 // tileKey parses the path and the horizon.
 func (t Tiles) tileKey(ctx *fasthttp.RequestCtx) (k tileKey, apiErr *contract.APIError) {
-	segments := bytes.Split(ctx.Path(), []byte{'/'})
+	path, _, _ := bytes.Cut(ctx.RequestURI(), []byte{'?'}) // not decoded, as the route compares it
+	path, _ = bytes.CutSuffix(path, []byte(".mvt"))
+	segments := bytes.Split(path, []byte{'/'})
+	if len(segments) < 3 {
+		return k, contract.NewParameterError(contract.InvalidParameter, "tile", tileRule)
+	}
 	var n [3]uint64
-	for i, segment := range segments[len(segments)-3:] { // the route has them
-		v, err := strconv.ParseUint(string(bytes.TrimSuffix(segment, []byte(".mvt"))), 10, maxZoom)
+	for i, segment := range segments[len(segments)-3:] {
+		v, err := strconv.ParseUint(string(segment), 10, maxZoom)
 		if err != nil {
 			return k, contract.NewParameterError(contract.InvalidParameter, "tile", tileRule)
 		}
@@ -171,6 +177,9 @@ func (s *snapshot) fill(k tileKey, made *tile) {
 	}
 	made.body = e.bytes()
 	made.etag = fmt.Sprintf("%016x", xxhash.Sum64(made.body))
+	if len(made.body) == 0 {
+		return // it is served without compression
+	}
 	var z bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&z, gzip.BestSpeed) // a valid level
 	_, _ = w.Write(made.body)                       // writing to memory cannot fail
@@ -260,9 +269,9 @@ func (e *tileEncoder) street(s *street, p *period, lines ...orb.LineString) {
 	e.integer(keyFromnode, int64(s.id.fromnode))
 	if p.speedValid {
 		e.number(keySpeed, p.speed)
-		if class, ok := s.speedClass(p); ok {
-			e.integer(keyClass, class)
-		}
+	}
+	if class, ok := s.speedClass(p); ok && (p.speedValid || p.closed) {
+		e.integer(keyClass, class)
 	}
 	e.number(keyLow, p.low)
 	e.number(keyHigh, p.high)

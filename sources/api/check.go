@@ -127,7 +127,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 	}
 	if !x.route.open(h.Method()) {
 		presented, apiErr := credential(x.route, h, r)
-		if apiErr != nil && r.authorizations == 0 && s.keys.mtls {
+		if apiErr != nil && r.authorizations == 0 && s.keys.mtls && !queryKey(x.route, h) {
 			if r.page { // browsers send the certificate with requests of any page, which could act for the client
 				return unauthenticated("web pages need the header Authorization: apiKey <API_KEY>; a client certificate is not enough")
 			}
@@ -226,6 +226,17 @@ func credential(route *route, h *fasthttp.RequestHeader, r *requestHeaders) ([]b
 		}
 	}
 	return nil, unauthenticated("the header Authorization must be: apiKey <API_KEY>")
+}
+
+// queryKey reports whether the query has an apiKey that counts, even if it is not a valid one.
+func queryKey(route *route, h *fasthttp.RequestHeader) bool {
+	if !route.QueryKey {
+		return false
+	}
+	_, query, _ := bytes.Cut(h.RequestURI(), []byte{'?'})
+	var args fasthttp.Args
+	args.ParseBytes(query)
+	return args.Has("apiKey")
 }
 
 func unauthenticated(description string) *contract.APIError {

@@ -83,10 +83,17 @@ func (id *certified) find(c *conn, now time.Time) {
 		return
 	}
 	for _, chain := range chains {
+		until := leaf.NotAfter
+		for _, certificate := range chain {
+			if certificate.NotAfter.Before(until) {
+				until = certificate.NotAfter
+			}
+		}
 		for _, certificate := range chain {
 			fingerprint := sha256.Sum256(certificate.Raw)
 			for _, subject := range []string{SubjectOf(leaf), ""} {
 				if id.key = id.ring.certificates[identity{fingerprint, subject}]; id.key != nil {
+					id.until = until
 					keyExpiry.WithLabelValues(id.key.entry.Name).Set(float64(id.key.certificateExpiry(leaf).Unix()))
 					return
 				}

@@ -226,6 +226,7 @@ func TestUnknownCertificate(t *testing.T) {
 	f(m.dial(stranger), "Expect: 100-continue\r\n", true, "unknown client certificate") // no 100 Continue
 	f(m.dial(), "", true, "Authorization: apiKey <API_KEY>, or a connection with a client certificate")
 	f(m.dial(m.authority.client("acme")), "Origin: https://evil.example\r\n", true, "web pages need the header Authorization")
+	requireError(t, m.dial(m.authority.client("acme")).send("GET /base/map?apiKey= HTTP/1.1\r\n"+anonymous+"\r\n").response(), 401, contract.Unauthenticated)
 	c := m.dial(stranger)
 	for range 2 { // without a body, the connection stays open
 		requireError(t, c.send("GET /base/map HTTP/1.1\r\n"+anonymous+"\r\n").response(), 401, contract.Unauthenticated)

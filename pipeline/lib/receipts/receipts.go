@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -93,8 +94,8 @@ type Waiting struct {
 func Open(path string, store Store, log zerolog.Logger) (*Waiting, error) {
 	w := &Waiting{store: store, path: path, log: log, added: make(chan struct{}, 1), accepted: make(chan Receipt, 1000)}
 	for _, name := range []string{w.sentPath(), path} {
-		if err := w.read(name); err != nil {
-			return nil, fmt.Errorf("cannot read the receipts of batches: %w", err)
+		if err := w.read(name); err != nil { // they are only information: accepting batches is more important
+			w.log.Warn().Err(err).Str("file", name).Msg("cannot read all receipts of batches: the state of some batches will not become final")
 		}
 	}
 	var err error
@@ -109,8 +110,13 @@ func Open(path string, store Store, log zerolog.Logger) (*Waiting, error) {
 	w.signal()
 	w.running.Go(func() { w.run(ctx) })
 	w.running.Go(func() {
-		for r := range w.accepted {
-			w.Add(r)
+		for {
+			select {
+			case r := <-w.accepted:
+				w.Add(r)
+			case <-ctx.Done():
+				return
+			}
 		}
 	})
 	return w, nil
@@ -130,7 +136,7 @@ func (w *Waiting) read(path string) error {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		var r Receipt
-		if json.Unmarshal(lines.Bytes(), &r) == nil { // a full disk may have truncated a line
+		if len(w.list) < maxWaiting && json.Unmarshal(lines.Bytes(), &r) == nil { // a full disk may have truncated a line
 			w.list = append(w.list, r)
 		}
 	}
@@ -180,7 +186,7 @@ func (w *Waiting) flush() {
 }
 
 // Accepted adds the receipt of an acceptance, unless too many wait to be added: a request must not
-// wait for a file, and deliveries know what was accepted too. It must not be called after Close.
+// wait for a file, and deliveries know what was accepted too.
 func (w *Waiting) Accepted(r Receipt) {
 	if w == nil {
 		return
@@ -262,16 +268,24 @@ func (w *Waiting) rotate() {
 	if err != nil {
 		return
 	}
-	if reserve(f, reserved) != nil {
+	space := int64(reserved)
+	if err := reserve(f, reserved); errors.Is(err, errors.ErrUnsupported) {
+		space = 0
+	} else if err != nil {
 		_ = f.Close()
 		return
 	}
-	if os.Rename(w.path, w.sentPath()) != nil || os.Rename(f.Name(), w.path) != nil {
+	if os.Rename(w.path, w.sentPath()) != nil {
+		_ = f.Close()
+		return
+	}
+	if os.Rename(f.Name(), w.path) != nil {
+		_ = os.Rename(w.sentPath(), w.path)
 		_ = f.Close()
 		return
 	}
 	_ = w.file.Close()
-	w.file, w.space = f, reserved
+	w.file, w.space = f, space
 }
 
 // Find returns the receipts of a batch of the client, those that wait too. It returns an error if
@@ -279,12 +293,13 @@ func (w *Waiting) rotate() {
 func (w *Waiting) Find(ctx context.Context, id batch.ID, client string) ([]Receipt, error) {
 	found := map[Receipt]Receipt{}
 	w.mu.Lock()
-	for i := range w.list {
-		if r := &w.list[i]; r.Batch == id && r.Client == client {
+	list := w.list // its elements never change
+	w.mu.Unlock()
+	for i := range list {
+		if r := &list[i]; r.Batch == id && r.Client == client {
 			found[r.key()] = *r
 		}
 	}
-	w.mu.Unlock()
 	stored, err := w.store.Receipts(ctx, id, client)
 	for _, r := range stored {
 		if later, waits := found[r.key()]; !waits || later.At < r.At {
@@ -294,12 +309,7 @@ func (w *Waiting) Find(ctx context.Context, id batch.ID, client string) ([]Recei
 	if err != nil && len(found) == 0 {
 		return nil, err
 	}
-	list := make([]Receipt, 0, len(found))
-	for _, r := range found {
-		list = append(list, r)
-	}
-	slices.SortFunc(list, func(a, b Receipt) int { return cmp.Compare(a.At, b.At) })
-	return list, nil
+	return slices.SortedFunc(maps.Values(found), func(a, b Receipt) int { return cmp.Compare(a.At, b.At) }), nil
 }
 
 // Close writes the waiting receipts, until ctx is done. Those that remain are written after the
@@ -308,9 +318,11 @@ func (w *Waiting) Close(ctx context.Context) error {
 	if w == nil {
 		return nil
 	}
-	close(w.accepted)
 	w.stop()
 	w.running.Wait()
+	for len(w.accepted) > 0 {
+		w.Add(<-w.accepted)
+	}
 	for more := true; more; {
 		var err error
 		if more, err = w.write(ctx); err != nil {

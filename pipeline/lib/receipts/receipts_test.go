@@ -91,7 +91,6 @@ func TestReceiptsSurviveKills(t *testing.T) {
 			}
 			// As if killed: nothing is written any more.
 			w.stop()
-			close(w.accepted)
 			w.running.Wait()
 			require.NoError(t, w.file.Close())
 			if n%7 == 0 { // and a line is incomplete
@@ -111,6 +110,30 @@ func TestReceiptsSurviveKills(t *testing.T) {
 		w = open(t, path, s)
 		require.Empty(t, w.list)
 		require.NoError(t, w.Close(t.Context()))
+	})
+}
+
+// TestDamagedFile checks that a file that cannot be read does not keep the daemon from starting,
+// and that what can be read of it is written.
+func TestDamagedFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &table{rows: map[Receipt]Receipt{}}
+		path := filepath.Join(t.TempDir(), "receipts")
+		s.setAway(true)
+		w := open(t, path, s)
+		w.Add(receipt(1, "archive", 0))
+		_ = w.Close(t.Context())
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		require.NoError(t, err)
+		_, err = f.Write(make([]byte, 200_000)) // as after a power loss
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		s.setAway(false)
+		w = open(t, path, s)
+		w.Accepted(receipt(2, "", 0))
+		require.NoError(t, w.Close(t.Context()))
+		w.Accepted(receipt(3, "", 0)) // of a handler that outlives the shutdown
+		require.Equal(t, 2, s.len())
 	})
 }
 
