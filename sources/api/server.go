@@ -113,8 +113,15 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.draining.Store(true)
 	s.wait(ctx, s.cfg.DrainGrace)
 	s.rejecting.Store(true)
+	for n := 0; n < 1000 && backlog(s.listener.Listener) > 0; n++ { // usually no or one round
+		time.Sleep(50 * time.Microsecond)
+	}
 	_ = s.listener.Close()
 	<-s.done
+	select { // a proxy may have connected, but not sent its request yet, and could not send it elsewhere
+	case <-time.After(firstRequest):
+	case <-ctx.Done():
+	}
 	s.listener.closeUnused()
 
 	err := s.http.ShutdownWithContext(ctx)
@@ -128,6 +135,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	return nil
 }
+
+// firstRequest is how long Stop waits for the first requests of the last connections.
+const firstRequest = 100 * time.Millisecond
 
 // wait returns after limit, or as soon as ctx is done or the server has failed.
 func (s *Server) wait(ctx context.Context, limit time.Duration) {

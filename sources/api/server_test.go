@@ -186,6 +186,22 @@ func TestStopWhileClientsConnect(t *testing.T) {
 	require.EqualValues(t, p.served.Load(), responses.Load())
 }
 
+// TestStopAwaitsFirstRequests checks that a connection that was opened just before the listener
+// closed gets a response to its request: a proxy that has connected cannot send the request
+// elsewhere if the connection is closed without one.
+func TestStopAwaitsFirstRequests(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	c := dial(t, s)
+	require.Eventually(t, func() bool { return s.listener.len() == 1 }, patience, time.Millisecond)
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop(context.Background()) }()
+	<-s.done // no connection is accepted any more
+	c.send(post + good + abc)
+	requireError(t, c.response(), 503, contract.ServiceUnavailable)
+	require.NoError(t, c.Close())
+	require.NoError(t, <-stopped)
+}
+
 // TestStopClosesUnusedConnections checks that Stop itself closes a connection that was opened in
 // advance and never used: fasthttp, which would wait 5 s for it, does not know of it here.
 func TestStopClosesUnusedConnections(t *testing.T) {
