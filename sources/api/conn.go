@@ -32,7 +32,7 @@ type conn struct {
 	// Only the goroutine of the connection uses the following fields.
 
 	expecting   *exchange // exchange of a request that waits for its 100 Continue
-	certified   certified // what the client's certificate stands for
+	certified   certified // the key of the client's certificate
 	handshake   *bounded  // below TLS; nil without client certificates
 	http2       bool      // the first bytes were http2Preface
 	read, write deadline

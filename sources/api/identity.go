@@ -23,7 +23,7 @@ type identity struct {
 	subject     string // empty: any
 }
 
-// certified is the key that the certificate of a connection stands for. It is found once, and again
+// certified is the key of the certificate of a connection. It is found once, and again
 // when the keys or the CA certificates change, so that a withdrawn certificate is unknown
 // immediately on open connections too.
 type certified struct {

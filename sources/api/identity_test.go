@@ -154,7 +154,7 @@ const (
 	abc       = "Content-Length: 3\r\n\r\nabc"
 )
 
-// TestClientCertificates checks which entry a certificate stands for, and that requests of all
+// TestClientCertificates checks which entry is found for a certificate, and that requests of all
 // forms have the rights of that entry.
 func TestClientCertificates(t *testing.T) {
 	var pinned tls.Certificate
