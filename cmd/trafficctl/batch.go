@@ -50,10 +50,12 @@ Exit codes: 0 the state was printed and, with --wait, is final; 1 otherwise.`,
 				if err == nil && s.Final || !time.Now().Before(deadline) || permanent(err) {
 					break
 				}
-				select {
-				case <-cmd.Context().Done():
+				pause := time.Second
+				if refused, ok := errors.AsType[*client.Error](err); ok {
+					pause = max(pause, refused.RetryAfter)
+				}
+				if client.Sleep(cmd.Context(), min(pause, time.Until(deadline))) != nil {
 					return interrupt.Error(cmd.Context())
-				case <-time.After(time.Second):
 				}
 			}
 			if err != nil {

@@ -34,6 +34,9 @@ const (
 	hung = 15 * time.Second
 )
 
+// expiresSoon is how long before a certificate or a key expires the daemon warns, as the alerts do.
+const expiresSoon = 14 * 24 * time.Hour
+
 // readiness collects the state of every part. The daemon is ready as long as it can serve a key;
 // parts that are not ready are then reported as degraded. Readiness does not depend on the stores,
 // because the journal accepts batches while they are unreachable.
@@ -149,6 +152,11 @@ func (d *daemon) journalState(clients []*contract.Client) ops.Component {
 			c.Add(ops.NotReady, journalEntry(err), fmt.Sprintf("product instance %q: %s", client.ProductInstance, err))
 		}
 	}
+	if d.local != nil {
+		if err := d.local.NearlyLow(); err != nil {
+			c.Add(ops.Degraded, ops.DiskLow, err.Error())
+		}
+	}
 	return c
 }
 
@@ -179,6 +187,9 @@ func (d *daemon) keysState() ops.Component {
 	if err := d.keys.Err(); err != nil {
 		c.Add(ops.Degraded, ops.KeysInvalid, err.Error())
 	}
+	for _, key := range d.keys.ExpireBefore(time.Now().Add(expiresSoon)) {
+		c.Add(ops.Degraded, ops.KeyExpires, key)
+	}
 	return c
 }
 
@@ -188,6 +199,9 @@ func certificateState(expires time.Time, invalid, stale error) ops.Component {
 	c := ops.Component{State: ops.OK, Detail: map[string]any{"expires": expires.UTC()}}
 	if invalid != nil {
 		c.Add(ops.Degraded, ops.CertificateExpires, invalid.Error())
+	} else if time.Until(expires) < expiresSoon {
+		c.Add(ops.Degraded, ops.CertificateExpires, fmt.Sprintf("the TLS certificate of the clients' listener expires on %s: "+
+			"write a renewed certificate with its chain to api.tls_cert", expires.UTC().Format(time.DateOnly)))
 	}
 	if stale != nil {
 		c.Add(ops.Degraded, ops.CertificateInvalid, stale.Error())

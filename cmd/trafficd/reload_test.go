@@ -28,7 +28,7 @@ import (
 // number, and its key.
 func writeCertificate(t *testing.T, cert, key string, serial int64) {
 	t.Helper()
-	writeCertificateUntil(t, cert, key, serial, time.Now().Add(time.Hour))
+	writeCertificateUntil(t, cert, key, serial, time.Now().Add(2*expiresSoon))
 }
 
 func writeCertificateUntil(t *testing.T, cert, key string, serial int64, expires time.Time) {
@@ -176,9 +176,13 @@ func TestReadinessShowsCertificateProblems(t *testing.T) {
 	writeCertificate(t, cert, key, 2)
 	reasons("")
 	require.Zero(t, d.Metric("trafficd_api_certificate_stale"))
+	writeCertificateUntil(t, cert, key, 3, time.Now().Add(expiresSoon-time.Hour))
+	reasons("expires on ")
+	writeCertificate(t, cert, key, 4)
+	reasons("")
 
 	other := filepath.Join(dir, "other.key")
-	writeCertificate(t, cert, other, 3)
+	writeCertificate(t, cert, other, 5)
 	reasons("private key does not match public key")
 	require.Equal(t, 1.0, d.Metric("trafficd_api_certificate_stale"))
 	text, err := os.ReadFile(other)

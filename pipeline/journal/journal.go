@@ -171,6 +171,17 @@ func (j *Journal) readyFor(room int64) error {
 	return nil
 }
 
+// NearlyLow returns an error if ErrDiskLow is near: less than twice MinFreeBytes is free.
+func (j *Journal) NearlyLow() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.free >= 2*j.cfg.MinFreeBytes || j.low(roomFor(0)) {
+		return nil
+	}
+	return fmt.Errorf("the journal's disk will soon be low on space: %s has %d bytes free; with less than min_free_bytes, %d, "+
+		"batches are rejected; free some", j.cfg.Dir, j.free, j.cfg.MinFreeBytes)
+}
+
 // lowError returns ErrDiskLow with details about a directory.
 func lowError(dir string, free int64, cfg Config) error {
 	return fmt.Errorf("%w: %s has %d bytes free, min_free_bytes is %d, and a new segment takes %d",

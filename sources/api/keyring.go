@@ -226,6 +226,17 @@ func (k *Keyring) replace(text []byte) error {
 	return nil
 }
 
+// ExpireBefore returns a sentence for each key that expires before at or has expired.
+func (k *Keyring) ExpireBefore(at time.Time) (list []string) {
+	for _, own := range k.now.Load().keys {
+		if !own.expires.IsZero() && own.expires.Before(at) {
+			list = append(list, fmt.Sprintf("the key %q expires on %s: from then on, its requests are rejected with 401; "+
+				"give the client a new one", own.entry.Name, own.expires.UTC().Format(time.DateOnly)))
+		}
+	}
+	return list
+}
+
 // tooLong replaces watch.ErrTooLong, which names a setting that this file does not have.
 func tooLong(err error) error {
 	if errors.Is(err, watch.ErrTooLong) {

@@ -100,6 +100,11 @@ func TestExpiryIsExported(t *testing.T) {
 	k := openKeys(t, "", expiring, entry("lasting", "k2", "ingest"))
 	require.Equal(t, 1, testutil.CollectAndCount(keyExpiry))
 	require.InDelta(t, 1798761600, testutil.ToFloat64(keyExpiry.WithLabelValues("expiring")), 0)
+	expires := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	require.Empty(t, k.ExpireBefore(expires))
+	warnings := k.ExpireBefore(expires.Add(time.Second))
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], `the key "expiring" expires on 2027-01-01: `)
 	require.NoError(t, k.Reload(nil))
 	require.Zero(t, testutil.CollectAndCount(keyExpiry))
 }

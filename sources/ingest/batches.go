@@ -102,9 +102,12 @@ func (e *Batches) status(id batch.ID, list []receipts.Receipt) contract.BatchSta
 			s.Accepted = 0 // it is known for each frame
 		}
 		if !frames[r.ReceivedAt] {
+			received := time.Unix(0, r.ReceivedAt).UTC()
+			if len(frames) == 0 || received.Before(s.ReceivedAt) {
+				s.ReceivedAt = received
+			}
 			frames[r.ReceivedAt] = true
 			s.Accepted += int(r.Accepted)
-			s.ReceivedAt = time.Unix(0, r.ReceivedAt).UTC()
 		}
 		if store := stores[r.Sink]; store != nil {
 			at := time.UnixMilli(r.At).UTC()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -87,6 +88,10 @@ func TestBatches(t *testing.T) {
 	var s contract.BatchStatus
 	require.NoError(t, json.Unmarshal(ctx.Response.Body(), &s))
 	require.Equal(t, []any{20, 19, 1, 20, true}, []any{s.Accepted, s.Archived.Items, s.Archived.DeadLettered, s.Forwarded.Items, s.Final})
+	slices.Reverse(store.list)
+	ctx, err = get(city, id)
+	require.NoError(t, err)
+	require.Contains(t, string(ctx.Response.Body()), `"receivedAt":"2026-01-02T03:04:01Z"`, "the first time, in any order")
 
 	fails := func(want contract.Code, c *contract.Client, id string) {
 		t.Helper()

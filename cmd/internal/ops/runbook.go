@@ -24,6 +24,7 @@ const (
 	CertificateInvalid Entry = "TrafficdCertificateInvalid"
 	SettingsStale      Entry = "TrafficdSettingsStale"
 	KeysInvalid        Entry = "TrafficdKeysInvalid"
+	KeyExpires         Entry = "TrafficdKeyExpires"
 	StoreUnreachable   Entry = "TrafficdStoreUnreachable"
 	DeliveryLag        Entry = "TrafficdDeliveryLag"
 	JournalFull        Entry = "TrafficdJournalFull"
