@@ -23,9 +23,10 @@ func (f *forecaster) learn(ctx context.Context) {
 			_, err = schema.Migrate(ctx, f.source.Conn, schema.Layout{Database: c.Database, Table: c.Table, Cluster: c.Cluster})
 			f.migrated.Store(err == nil)
 		}
+		var unread error // does not keep days from being learned
 		if f.migrated.Load() && time.Since(looked) >= recently {
-			uncovered, err := f.source.Uncovered(ctx, time.Now().Add(-recently))
-			if err == nil {
+			var uncovered []string
+			if uncovered, unread = f.source.Uncovered(ctx, time.Now().Add(-recently)); unread == nil {
 				looked = time.Now()
 				f.state.Update(func(s *status) { s.uncovered = uncovered })
 			}
@@ -41,11 +42,11 @@ func (f *forecaster) learn(ctx context.Context) {
 				return nil
 			})
 		}
-		if err != nil && ctx.Err() == nil && !errors.Is(err, archive.ErrEmpty) {
+		if failed := unread != nil || err != nil && !errors.Is(err, archive.ErrEmpty); failed && ctx.Err() == nil {
 			failures.WithLabelValues("learn").Inc()
-			f.log.Warn().Err(err).Msg("cannot learn a day; retrying")
+			f.log.Warn().Err(errors.Join(err, unread)).Msg("cannot learn all of the archive; retrying")
 		}
-		f.state.Update(func(s *status) { s.learn = err })
+		f.state.Update(func(s *status) { s.learn = errors.Join(err, unread) })
 		sleep(ctx, time.Now().Add(time.Minute))
 	}
 }
@@ -91,40 +92,55 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 }
 
 // adapt makes a step use bounds that are adapted to the misses since the start of the day before
-// the learned tables. It repeats the steps since then unless it has added the step before this one:
-// all instances have the same bounds, however long they have run.
-func (f *forecaster) adapt(ctx context.Context, s *model.Step) error {
+// the learned tables: all instances have the same bounds, however long they have run. It repeats
+// the steps that it has not added, all of them if the tables are new. If they cannot be read, the
+// step uses the bounds as adapted before.
+func (f *forecaster) adapt(ctx context.Context, s *model.Step) {
 	until := s.Origin.Truncate(s.Interval)
-	switch same := f.tracked == s.Learned; {
-	case s.Pool == nil: // nothing has been learned
-		return nil
+	if s.Pool == nil { // nothing has been learned
+		return
+	}
+	var err error
+	switch same := f.tracked == s.Learned && !until.Before(f.tracker.Until); {
 	case same && until.Equal(f.tracker.Until):
 	case same && s.Origin.Equal(f.tracker.Until.Add(s.Interval)):
 		f.tracker.Add(s)
+	case same:
+		err = f.repeat(ctx, &f.tracker, s.Learned, f.tracker.Until, until)
 	default:
-		tracker, err := f.repeat(ctx, s.Learned, until)
-		if err != nil {
-			return fmt.Errorf("cannot adapt the bounds: %w", err)
+		var tracker model.Tracker
+		if err = f.repeat(ctx, &tracker, s.Learned, f.source.Day(s.Day, -1), until); err == nil {
+			f.tracker, f.tracked = tracker, s.Learned
 		}
-		f.tracker, f.tracked = tracker, s.Learned
 	}
+	if err != nil {
+		err = fmt.Errorf("cannot adapt the bounds of the forecasts, which are as wide as before: %w", err)
+		failures.WithLabelValues("bounds").Inc()
+		f.log.Warn().Err(err).Time("origin", s.Origin).Msg("publishing with earlier bounds; retrying for the next interval")
+	}
+	f.state.Update(func(s *status) { s.bounds = err })
 	f.tracker.Use(s)
-	return nil
 }
 
-// repeat adds all steps up to an origin to a tracker. If the tables are old, it starts with the
-// last two days.
-func (f *forecaster) repeat(ctx context.Context, l *model.Learned, until time.Time) (t model.Tracker, err error) {
-	from := f.source.Day(l.Day, -1)
+// repeat adds the steps after from, up to an origin, to a tracker: those of the last two days at
+// most. The tracker remains valid after an error.
+func (f *forecaster) repeat(ctx context.Context, t *model.Tracker, l *model.Learned, from, until time.Time) error {
 	if late := until.Add(-2 * 24 * time.Hour); from.Before(late) {
 		from = late
 	}
-	before, err := f.source.Load(ctx, from)
-	for err == nil && from.Before(until) {
-		var all []archive.Values
-		var last time.Time
-		all, last, err = f.source.Repeat(ctx, from, until, len(l.Detectors))
-		for n := 0; err == nil && from.Before(last); n++ {
+	before := l
+	if from.Before(l.Day) {
+		var err error
+		if before, err = f.source.Load(ctx, from); err != nil {
+			return err
+		}
+	}
+	for from.Before(until) {
+		all, last, err := f.source.Repeat(ctx, from, until, len(l.Detectors))
+		if err != nil {
+			return err
+		}
+		for n := 0; from.Before(last); n++ {
 			from = from.Add(l.Interval)
 			codes, recent := make([]string, len(all)), make([]model.Recent, len(all))
 			for i := range all {
@@ -137,5 +153,5 @@ func (f *forecaster) repeat(ctx context.Context, l *model.Learned, until time.Ti
 			t.Add(model.NewStep(tables, from, codes, recent))
 		}
 	}
-	return t, err
+	return nil
 }

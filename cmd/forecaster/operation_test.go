@@ -6,18 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/dev/launch"
+	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
@@ -63,6 +67,87 @@ func (w *town) testImperfectData(t *testing.T) {
 	remove(origin.Add(-5*time.Minute), "'6'")
 	w.measure(t, origin.Add(-time.Hour), origin, 8, 0) // and return
 	equal()
+}
+
+// watched is a connection that records the earliest measurements that a statement reads, and whose
+// statements fail if they read measurements from a time on.
+type watched struct {
+	driver.Conn
+	from   int64
+	broken int64 // 0: no statement fails
+}
+
+func (w *watched) Select(ctx context.Context, to any, sql string, args ...any) error {
+	if m := regexp.MustCompile(`timestamp_from >= fromUnixTimestamp\((\d+)\)`).FindStringSubmatch(sql); m != nil {
+		from, _ := strconv.ParseInt(m[1], 10, 64)
+		if w.from = min(w.from, from); from == w.broken {
+			return errors.New("memory limit exceeded")
+		}
+	}
+	return w.Conn.Select(ctx, to, sql, args...)
+}
+
+// testMissedIntervals checks that the bounds are adapted to the intervals that an instance has
+// missed without reading two days again, and that forecasts are published if these cannot be read.
+func (w *town) testMissedIntervals(t *testing.T) {
+	f := w.start(t)
+	c := &watched{Conn: f.source.Conn}
+	f.source.Conn = c
+	start := noon.Add(-3 * time.Hour)
+	forecast := func(f *forecaster, origin time.Time) []*pb.StreetForecast {
+		t.Helper()
+		all, _, err := f.forecast(t.Context(), origin)
+		require.NoError(t, err)
+		require.Len(t, all, 10)
+		return all
+	}
+	agree := func(origin time.Time) {
+		t.Helper()
+		fresh := forecast(w.start(t), origin)
+		for i, f := range forecast(f, origin) {
+			require.True(t, proto.Equal(fresh[i], f), "%v\n%v", fresh[i], f)
+		}
+	}
+	forecast(f, start)
+	c.from = math.MaxInt64
+	agree(start.Add(20 * time.Minute))
+	require.Equal(t, start.Add(-55*time.Minute).Unix(), c.from)
+
+	c.broken = start.Add(-35 * time.Minute).Unix()
+	forecast(f, start.Add(time.Hour))
+	require.ErrorContains(t, f.state.Load().bounds, "cannot adapt the bounds of the forecasts, which are as wide as before: cannot read values")
+	require.Contains(t, fmt.Sprint(f.readiness()), "memory limit exceeded")
+	c.broken = 0
+	agree(start.Add(65 * time.Minute))
+	require.NoError(t, f.state.Load().bounds)
+	c.from = math.MaxInt64
+	agree(start) // the clock was set back
+	require.Less(t, c.from, start.Add(-24*time.Hour).Unix())
+}
+
+// QueryRow cannot read measure types.
+func (w *watched) QueryRow(ctx context.Context, sql string, args ...any) driver.Row {
+	if strings.Contains(sql, "groupUniqArray") {
+		canceled, cancel := context.WithCancel(ctx)
+		cancel()
+		return w.Conn.QueryRow(canceled, sql, args...)
+	}
+	return w.Conn.QueryRow(ctx, sql, args...)
+}
+
+// testUncovered checks that measure types that cannot be read are reported, and do not keep days
+// from being learned.
+func (w *town) testUncovered(t *testing.T) {
+	f := w.start(t)
+	f.source.Conn, f.source.Instance = &watched{Conn: f.source.Conn}, "nobody"
+	ctx, stop := context.WithCancel(t.Context())
+	var learning sync.WaitGroup
+	learning.Go(func() { f.learn(ctx) })
+	require.Eventually(t, func() bool { return f.state.Load().learn != nil }, time.Minute, 10*time.Millisecond)
+	stop()
+	learning.Wait()
+	require.ErrorContains(t, f.state.Load().learn, "cannot read the measure types")
+	require.ErrorIs(t, f.state.Load().learn, archive.ErrEmpty)
 }
 
 // testExplain checks that explain prints the parts of a forecast, and why a street has none.

@@ -124,9 +124,7 @@ func (f *forecaster) forecast(ctx context.Context, origin time.Time) (all []*pb.
 	start := time.Now()
 	defer func() { metrics.Since(stepSeconds, start) }()
 	s := model.NewStep(f.learned, origin, codes, recent)
-	if err := f.adapt(ctx, s); err != nil {
-		return nil, nil, err
-	}
+	f.adapt(ctx, s)
 	all, basis = build(f.cfg.Forecasts, s, f.content.Streets)
 	f.latest.Store(&snapshot{step: s, streets: f.content.Streets, source: f.source})
 	return all, basis, nil

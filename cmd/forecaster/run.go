@@ -26,7 +26,7 @@ var (
 	published = metrics.NewCounter("trafficd_forecaster_published_total", "Forecasts of streets that were published.")
 	removed   = metrics.NewCounter("trafficd_forecaster_removed_total", "Streets that were removed from the topic.")
 	failures  = metrics.NewCounters("trafficd_forecaster_failures_total",
-		"Failures, by step: learn, detectors, forecast, publish or health.", "step")
+		"Failures, by step: learn, detectors, forecast, bounds, publish or health.", "step")
 	daysLearned = metrics.NewCounter("trafficd_forecaster_days_learned_total", "Days that were learned.")
 	stepSeconds = metrics.NewSeconds("trafficd_forecaster_step_seconds",
 		"Time to compute the forecasts of an interval, excluding the query, in seconds.")
@@ -80,6 +80,7 @@ type status struct {
 	origin  time.Time // of the published forecasts; zero before the first publication
 	err     error     // of the latest round
 	learn   error     // of the latest attempt to learn
+	bounds  error     // of the latest attempt to adapt the bounds
 	invalid error     // the ignored detectors
 	streets map[model.Basis]int
 	sick    map[string]uint64 // number of detectors in each state of health
@@ -88,7 +89,7 @@ type status struct {
 }
 
 func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
-	for _, step := range []string{"learn", "detectors", "forecast", "publish", "health"} {
+	for _, step := range []string{"learn", "detectors", "forecast", "bounds", "publish", "health"} {
 		failures.WithLabelValues(step) // Prometheus does not see the first failure if the counter appears with it
 	}
 	conn, err := connect(c)
@@ -128,7 +129,7 @@ func (f *forecaster) readiness() ops.Readiness {
 	if age := time.Since(s.origin); !s.origin.IsZero() && age > 2*f.cfg.Model.Interval+f.cfg.Forecasts.Grace {
 		c.Add(ops.Degraded, ops.ForecasterFailing, fmt.Sprintf("the published forecasts are from %s", s.origin.UTC().Format(time.RFC3339)))
 	}
-	for _, err := range []error{s.err, s.learn} {
+	for _, err := range []error{s.err, s.learn, s.bounds} {
 		if err != nil {
 			c.Add(ops.Degraded, ops.ForecasterFailing, err.Error())
 		}

@@ -158,6 +158,8 @@ func TestTown(t *testing.T) {
 	w := newTown(t)
 	t.Run("explain", w.testExplain)
 	t.Run("imperfect data", w.testImperfectData)
+	t.Run("missed intervals", w.testMissedIntervals)
+	t.Run("uncovered", w.testUncovered)
 	t.Run("leak", w.testLeak)
 	t.Run("sick detectors", w.testSickDetectors)
 	t.Run("rounds", w.testRounds)

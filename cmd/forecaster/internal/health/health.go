@@ -124,12 +124,18 @@ func (q *query) table(name string) string {
 
 func unix(t time.Time) string { return fmt.Sprintf("toDateTime(%d, 'UTC')", t.Unix()) }
 
-// Hours, ByTime, Latest, Usual and Health return the quoted names of tables.
+// Hours, ByTime, Latest, Usual, Health and Sick return the quoted names of tables.
 func (q *query) Hours() string  { return q.table("hours") }
 func (q *query) ByTime() string { return q.table("by_time") }
 func (q *query) Latest() string { return q.table("last") }
 func (q *query) Usual() string  { return q.table("health_usual") }
 func (q *query) Health() string { return q.table("health") }
+func (q *query) Sick() string   { return q.table("sick_hours") }
+
+// Good returns an SQL expression that reports whether the detector was not found sick in an hour.
+func (q *query) Good() string {
+	return schema.Layout{Database: q.Database, Table: q.Table}.Good("product_instance, measure_type_code, detector_code", "hour")
+}
 
 // At returns the time of the check, LastHour the end of the last complete hour.
 func (q *query) At() string       { return unix(q.at) }

@@ -173,3 +173,31 @@ func (l *lab) oracle(t *testing.T) {
 	rule := l.query(t, "SELECT rule FROM trafficd.measurements_detector_health WHERE detector_code = 'level' AND state = 'level'")
 	require.Contains(t, rule, fmt.Sprintf("flow averages %v in the last 24 hours, %v of the usual", math.Round(10*now)/10, math.Round(100*now/expected)/100))
 }
+
+// TestStuckForWeeks checks that a detector that is stuck for longer than the days from which the
+// usual is learned stays named, and that its usual days are learned again after a repair.
+func TestStuckForWeeks(t *testing.T) {
+	l := newLab(t)
+	const stuckAt, repairedAt, days = 6, 38, 48
+	start := noon.AddDate(0, 0, -days).Truncate(24 * time.Hour)
+	l.query(t, `INSERT INTO trafficd.measurements_hours SELECT 'clean', hour, 'flow', code, 3, 3, 3, 3, n, n + 1, n, n + if(stuck, 0, 2), 0, 0, 0, 0,
+		n / 3000, n / 3000 + if(stuck, 0, 9), now64(6)
+		FROM (SELECT toDateTime(%[1]d + 3600 * number, 'UTC') AS hour, arrayJoin(['stuck', 'well']) AS code,
+			code = 'stuck' AND intDiv(number, 24) >= %[2]d AND intDiv(number, 24) < %[3]d AS stuck,
+			if(stuck, 12000, 30000 + cityHash64(code, number) %% 9000) AS n FROM numbers(%[4]d))`, start.Unix(), stuckAt, repairedAt, 24*days)
+	for day := stuckAt - 1; day < days; day++ {
+		at := start.AddDate(0, 0, day).Add(12 * time.Hour)
+		require.NoError(t, l.Learn(t.Context(), at))
+		require.NoError(t, l.Check(t.Context(), Test{Name: "constant"}, at))
+		if day == stuckAt || day == repairedAt {
+			continue // the last 24 hours have both
+		}
+		want := ""
+		if day > stuckAt && day < repairedAt {
+			want = "constant/stuck/flow"
+		}
+		require.Equal(t, []string{want}, l.named(t), "after %d days", day)
+	}
+	require.Equal(t, "1", l.query(t, "SELECT levels[13] BETWEEN 9 AND 14 AND days >= 5 AS usual FROM trafficd.measurements_health_usual "+
+		"WHERE detector_code = 'stuck' ORDER BY day DESC LIMIT 1"))
+}

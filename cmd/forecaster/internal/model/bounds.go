@@ -108,7 +108,7 @@ func (s *Step) factor(factors []float64, d *Detector, t Target) float64 {
 		block := t.Slot % SlotsPerDay / (SlotsPerDay / Blocks)
 		logarithm = mix(s.Pool.Weights[a].Spread[block], s.Pool.Weights[b].Spread[block], share)
 	}
-	if len(factors) > 0 {
+	if n := len(factors); n > 0 && n == len(d.Weights) { // otherwise they are of earlier tables with other horizons
 		a, b, share := d.between(t.Horizon)
 		logarithm += mix(factors[a], factors[b], share)
 	}
