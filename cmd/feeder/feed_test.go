@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,7 +28,6 @@ import (
 	"trafficd/cmd/feeder/config"
 	"trafficd/cmd/feeder/internal/spool"
 	"trafficd/cmd/internal/authority"
-	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/ops"
 	"trafficd/schemas/contract"
 )
@@ -215,6 +217,51 @@ func TestClientCertificate(t *testing.T) {
 	}
 	require.NoError(t, source(ca, private))
 	require.ErrorContains(t, source("", ""), "403 Forbidden")
+}
+
+// TestClientCertificateForTrafficd checks that the daemon gets the client certificate, and that a
+// new connection uses a renewed one.
+func TestClientCertificateForTrafficd(t *testing.T) {
+	var serials []string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serials = append(serials, r.TLS.PeerCertificates[0].SerialNumber.String()+r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusMultiStatus)
+		_, _ = io.WriteString(w, `{"accepted":0}`)
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	defer server.Close()
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return path
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	require.NoError(t, err)
+	c := config.Trafficd{
+		URL: server.URL, CA: write("ca.pem", "CERTIFICATE", server.Certificate().Raw),
+		Cert: filepath.Join(dir, "cert.pem"), CertKey: write("key.pem", "PRIVATE KEY", secret),
+	}
+	_, err = c.Client()
+	require.ErrorContains(t, err, "cannot load the client certificate trafficd.cert "+c.Cert+" with its key trafficd.cert_key "+c.CertKey)
+	issue := func(serial int64) {
+		private := server.TLS.Certificates[0].PrivateKey.(crypto.Signer)
+		template := &x509.Certificate{SerialNumber: big.NewInt(serial)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+		require.NoError(t, err)
+		write("cert.pem", "CERTIFICATE", der)
+	}
+	issue(7)
+	daemon, err := c.Client()
+	require.NoError(t, err)
+	for _, serial := range []int64{7, 8} {
+		issue(serial)
+		_, err = daemon.Post(t.Context(), "", nil)
+		require.NoError(t, err)
+		daemon.Close()
+	}
+	require.Equal(t, []string{"7", "8"}, serials)
 }
 
 func TestRedirects(t *testing.T) {
@@ -409,7 +456,9 @@ func TestDeliver(t *testing.T) {
 	firstRetry, maxRetry = time.Millisecond, time.Millisecond
 	defer func() { firstRetry, maxRetry = time.Second, 30*time.Second }()
 	f, list := pulled(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document(0, 2)) })
-	daemon, err := client.New(config.Trafficd{URL: server.URL}.Config("k"), client.Ingest)
+	key := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(key, []byte("k\n"), 0o600))
+	daemon, err := config.Trafficd{URL: server.URL, KeyFile: key}.Client()
 	require.NoError(t, err)
 	f.daemon = daemon
 	require.NoError(t, f.pull(t.Context()))

@@ -22,7 +22,6 @@ import (
 
 	"trafficd/cmd/feeder/config"
 	"trafficd/cmd/internal/authority"
-	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/program"
 	"trafficd/schemas/contract"
@@ -55,14 +54,11 @@ ones win. Only one instance may use a spool.`,
 // deep, those with trafficd and the feeds.
 func check(ctx context.Context, c *config.Config, deep bool) error {
 	var errs []error
-	key, err := client.ReadKey("trafficd.key_file", c.Trafficd.KeyFile)
-	if err == nil {
-		var daemon *client.Client
-		if daemon, err = client.New(c.Trafficd.Config(key), client.Ingest); err == nil && deep {
-			var empty []byte // a batch without items checks the address and the key
-			if empty, err = compress(contract.Batch[string]()); err == nil {
-				_, err = daemon.Post(ctx, "", empty)
-			}
+	daemon, err := c.Trafficd.Client()
+	if err == nil && deep {
+		var empty []byte // a batch without items checks the address and the key
+		if empty, err = compress(contract.Batch[string]()); err == nil {
+			_, err = daemon.Post(ctx, "", empty)
 		}
 	}
 	errs = append(errs, err)

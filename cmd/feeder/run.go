@@ -164,11 +164,7 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("cannot lock spool.dir %s: %w; another feeder uses it", c.Spool.Dir, err)
 	}
-	key, err := client.ReadKey("trafficd.key_file", c.Trafficd.KeyFile)
-	if err != nil {
-		return err
-	}
-	daemon, err := client.New(c.Trafficd.Config(key), client.Ingest)
+	daemon, err := c.Trafficd.Client()
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type Trafficd struct {
 	URL     string `setting:"url"`      // base URL of the daemon
 	KeyFile string `setting:"key_file"` // file with the API key on its first line; the key needs the right ingest
 	CA      string `setting:"ca"`       // PEM file of trusted CA certificates; empty: the system's CA certificates
+	Cert    string `setting:"cert"`     // PEM file of a client certificate, which trafficd may accept instead of a key
+	CertKey string `setting:"cert_key"` // PEM file of its private key
 }
 
 // Spool is the spool section: measurements on disk that the daemon has not accepted yet.
@@ -76,12 +78,19 @@ func Load(o conf.Options) (*Config, conf.Origins, error) {
 
 func (t Trafficd) validate() error {
 	return errors.Join(settings.Check(settings.IsURL(t.URL), "url is %q, must be http://… or https://… with a host", t.URL),
-		settings.Check(t.KeyFile != "", "key_file must be set: trafficctl feed add and key new create keys"))
+		settings.Check(t.KeyFile != "" || t.Cert != "", "key_file must be set: trafficctl feed add and key new create keys"))
 }
 
-// Config returns the settings of the client, with the key.
-func (t Trafficd) Config(key string) client.Config {
-	return client.Config{Section: "trafficd.", URL: t.URL, Key: key, CA: t.CA, Timeout: time.Minute}
+// Client returns a client of the daemon. The caller closes it.
+func (t Trafficd) Client() (*client.Client, error) {
+	c := client.Config{Section: "trafficd.", URL: t.URL, CA: t.CA, Cert: t.Cert, CertKey: t.CertKey, Timeout: time.Minute}
+	if t.KeyFile != "" {
+		var err error
+		if c.Key, err = client.ReadKey("trafficd.key_file", t.KeyFile); err != nil {
+			return nil, err
+		}
+	}
+	return client.New(c, client.Ingest)
 }
 
 func (s Spool) validate() error {

@@ -61,7 +61,10 @@ func ValidateURL(base string) error {
 
 // name returns text, which names settings as flags, with their names in the section.
 func (c Config) name(text string) string {
-	return strings.ReplaceAll(text, "--", cmp.Or(c.Section, "--"))
+	if c.Section == "" {
+		return text
+	}
+	return strings.NewReplacer("--cert-key", c.Section+"cert_key", "--", c.Section).Replace(text)
 }
 
 func (c Config) validate() error {
@@ -115,12 +118,20 @@ func New(cfg Config, service Service) (*Client, error) {
 		return nil, err
 	}
 	if cfg.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.CertKey)
-		if err != nil {
-			return nil, fmt.Errorf("cannot load the client certificate --cert %s with its key --cert-key %s: %w", cfg.Cert, cfg.CertKey, err)
+		load := func() (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.CertKey)
+			if err != nil {
+				return nil, fmt.Errorf(cfg.name("cannot load the client certificate --cert %s with its key --cert-key %s: %w"),
+					cfg.Cert, cfg.CertKey, err)
+			}
+			return &pair, nil
 		}
-		// Also if the daemon does not know its CA: the response then says what is wrong.
-		transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		// A new connection uses a renewed certificate. The daemon gets one whose CA it does not know
+		// too: its response then says what is wrong.
+		transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	}
 	base := strings.TrimRight(cfg.URL, "/")
 	return &Client{
