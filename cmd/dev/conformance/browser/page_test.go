@@ -406,7 +406,7 @@ func mapDelays(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	var hash string
 	p.eval(&hash, "location.hash")
 	require.Contains(t, hash, fmt.Sprintf("street=%d/%d", id[0], id[1]))
-	p.eval(new(any), "location.reload()")
+	p.do(chromedp.Reload()) // a script that navigates may never return
 	p.until(`window.streets?.drawn && ` + panel + `?.querySelector("dl")`)
 	p.do(chromedp.Click(chromedp.CSS(".panel.street .row button")))
 	p.until(`location.hash.includes("street=") && location.hash !== %q`, hash)
