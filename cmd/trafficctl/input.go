@@ -20,6 +20,7 @@ type inputFlags struct {
 	cfg         feed.Config
 	mapping     feed.Mapping
 	melt        []string
+	units       []string
 	flags       *pflag.FlagSet // the mapping flags; setting any of them causes items to be built from columns
 	publication publication
 	about       *pflag.FlagSet // the flags that describe a publication
@@ -46,6 +47,8 @@ func (r *inputFlags) register(all *pflag.FlagSet) {
 	f.StringVar(&m.Value, "value", m.Value, "column of the value")
 	f.StringVar(&m.Quality, "quality", m.Quality, "column of the quality; may be missing if this flag is not set")
 	f.StringSliceVar(&r.melt, "melt", nil, "one measurement per column, as COLUMN=TYPE,…; replaces --type and --value")
+	f.StringSliceVar(&r.units, "unit", nil,
+		"convert values to km/h, vehicles per hour or %, as TYPE=UNIT,…; UNIT is mph, m/s, ratio (0 to 1) or vehicles (in the interval)")
 	f.Func("decimal", "decimal `separator` of numbers: . or , (default .)", func(text string) error {
 		if text != "." && text != "," {
 			return errors.New("must be . or ,")
@@ -143,6 +146,14 @@ func (r *inputFlags) config(args []string) (feed.Config, error) {
 			return cfg, fmt.Errorf("--melt %q must be COLUMN=TYPE, for example avg_speed_kmh=speed", text)
 		}
 		m.Melt = append(m.Melt, feed.Melt{Column: column, Type: kind})
+	}
+	m.Units = map[string]string{}
+	for _, text := range r.units {
+		kind, unit, _ := strings.Cut(strings.TrimSpace(text), "=")
+		if _, known := feeds.UnitFactor(unit, 0); !known || kind == "" || unit == "" {
+			return cfg, fmt.Errorf("--unit %q must be TYPE=UNIT with the unit mph, m/s, ratio or vehicles, for example flow=vehicles", text)
+		}
+		m.Units[kind] = unit
 	}
 	cfg.Mapping = &m
 	return cfg, nil

@@ -61,9 +61,17 @@ type Column struct {
 	Sentinels []float64 `setting:"sentinels"` // numbers that mean a fault, such as 255; negative ones always do
 }
 
-// unitFactors are the units that can be converted, with their factors. That of vehicles is 3600 s
-// divided by the interval.
 var unitFactors = map[string]float64{"": 1, "mph": 1.609344, "m/s": 3.6, "ratio": 100, "vehicles": 0}
+
+// UnitFactor returns what converts values of a unit, such as mph, to km/h, vehicles/h or %. That of
+// vehicles depends on the interval; without one, it is 0. known is false for other units.
+func UnitFactor(unit string, interval time.Duration) (factor float64, known bool) {
+	factor, known = unitFactors[unit]
+	if factor == 0 && interval > 0 {
+		factor = float64(time.Hour) / float64(interval)
+	}
+	return factor, known
+}
 
 // Validate returns an error for the first invalid field.
 func (m *Mapping) Validate() error {
@@ -86,7 +94,7 @@ func (m *Mapping) Validate() error {
 		return errors.New("values must name the columns of the values, or kind and value those of long rows")
 	}
 	for _, c := range m.Values {
-		if _, ok := unitFactors[c.Unit]; !ok || c.measure() == Unknown {
+		if _, ok := UnitFactor(c.Unit, 0); !ok || c.measure() == Unknown {
 			return fmt.Errorf("value %q: its measure %q or its unit %q is not known", c.Name, c.Measure, c.Unit)
 		}
 	}
@@ -233,10 +241,11 @@ func (t *rowReader) value(c *Column, row cells, text string, at stamp, fault boo
 	if n, ok := t.number(row[c.Inputs]); ok && c.Inputs != "" {
 		v.inputs = int(n)
 	}
-	factor := unitFactors[c.Unit]
-	if from, to, ok := t.interval(at, t.Period); factor == 0 && ok && to.After(from) {
-		factor = float64(time.Hour) / float64(to.Sub(from))
+	var interval time.Duration
+	if from, to, ok := t.interval(at, t.Period); ok {
+		interval = to.Sub(from)
 	}
+	factor, _ := UnitFactor(c.Unit, interval)
 	v.set([]byte(text), t.decimal(), factor)
 	switch {
 	case fault:

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/schemas/contract"
+	"trafficd/schemas/feeds"
 )
 
 // Mapping assigns columns (CSV) or members (JSON) to the members of a measurement. A row holds one
@@ -24,9 +26,10 @@ type Mapping struct {
 	Value    string
 	Quality  string // may be empty
 
-	QualityOptional bool   // whether the quality column may be missing
-	Melt            []Melt // replaces Type and Value
-	Decimal         byte   // '.' or ','
+	QualityOptional bool              // whether the quality column may be missing
+	Melt            []Melt            // replaces Type and Value
+	Decimal         byte              // '.' or ','
+	Units           map[string]string // unit to convert from, by measure type (feeds.UnitFactor)
 	Clock           Clock
 
 	Wide bool // each CSV column is a detector, except the time column: From, or the first column
@@ -206,9 +209,26 @@ func (a *assembler) build(cells []string) (err error) {
 		if a.numbers, err = appendNumber(a.numbers, cell, m.Decimal); err != nil {
 			return fmt.Errorf("column %s: %w", v.name, err)
 		}
+		if a.numbers, err = m.convert(a.numbers, start, f.MeasureTypeCode, to.Sub(from)); err != nil {
+			return fmt.Errorf("column %s: %w", v.name, err)
+		}
 		f.Value = json.Number(a.numbers[start:])
 		a.body = f.AppendJSON(a.body)
 		a.ends, a.detectors = append(a.ends, len(a.body)), append(a.detectors, f.DetectorCode)
 	}
 	return nil
+}
+
+// convert converts the number at the end of numbers, from start on, if its measure type has a unit.
+func (m *Mapping) convert(numbers []byte, start int, kind string, interval time.Duration) ([]byte, error) {
+	unit, ok := m.Units[kind]
+	if !ok {
+		return numbers, nil
+	}
+	if unit == "vehicles" && interval <= 0 {
+		return numbers, errors.New("vehicles need an interval, to be converted to vehicles per hour")
+	}
+	factor, _ := feeds.UnitFactor(unit, interval)
+	value, err := strconv.ParseFloat(string(numbers[start:]), 64)
+	return strconv.AppendFloat(numbers[:start], value*factor, 'g', 12, 64), err
 }

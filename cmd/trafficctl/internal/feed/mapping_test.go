@@ -259,6 +259,23 @@ func TestJSONValueOfAnotherType(t *testing.T) {
 
 // TestWide checks that a wide table has a column per detector. The times are in the first column or
 // in a named one.
+// TestUnits checks that values are converted by measure type, and that vehicles need an interval.
+func TestUnits(t *testing.T) {
+	cfg := configFor(CSV, mapped(func(m *Mapping) {
+		m.Units = map[string]string{"flow": "vehicles", "speed": "mph"}
+		m.Type, m.Value, m.Melt = "", "", []Melt{{"n", "flow"}, {"v", "speed"}, {"o", "occupancy"}}
+	}))
+	const header = "detectorCode,timestampFrom,timestampTo,n,v,o\n"
+	r := readValid(t, cfg, header+"a,2012-03-01T00:00:00Z,2012-03-01T00:05:00Z,12,31,7.50\n")
+	require.Len(t, r.items, 3)
+	for i, want := range []string{`"value":144}`, `"value":49.889664}`, `"value":7.50}`} {
+		require.Contains(t, r.items[i], want)
+	}
+	bad := readAll(t, cfg, header+"a,2012-03-01T00:00:00Z,2012-03-01T00:00:00Z,12,31,7\n")
+	require.Len(t, bad.bad, 1)
+	require.Contains(t, bad.bad[0], "column n: vehicles need an interval")
+}
+
 func TestWide(t *testing.T) {
 	wide := func(change func(*Mapping)) Config {
 		return configFor(CSV, mapped(func(m *Mapping) {
