@@ -147,14 +147,23 @@ func (r *inputFlags) config(args []string) (feed.Config, error) {
 		}
 		m.Melt = append(m.Melt, feed.Melt{Column: column, Type: kind})
 	}
-	m.Units = map[string]string{}
-	for _, text := range r.units {
-		kind, unit, _ := strings.Cut(strings.TrimSpace(text), "=")
-		if _, known := feeds.UnitFactor(unit, 0); !known || kind == "" || unit == "" {
-			return cfg, fmt.Errorf("--unit %q must be TYPE=UNIT with the unit mph, m/s, ratio or vehicles, for example flow=vehicles", text)
-		}
-		m.Units[kind] = unit
+	var err error
+	if m.Units, err = parseUnits(r.units); err != nil {
+		return cfg, err
 	}
 	cfg.Mapping = &m
 	return cfg, nil
+}
+
+// parseUnits parses --unit.
+func parseUnits(list []string) (map[string]string, error) {
+	units := map[string]string{}
+	for _, text := range list {
+		kind, unit, _ := strings.Cut(strings.TrimSpace(text), "=")
+		if _, known := feeds.UnitFactor(unit, 0); !known || kind == "" || unit == "" {
+			return nil, fmt.Errorf("--unit %q must be TYPE=UNIT with the unit mph, m/s, ratio or vehicles, for example flow=vehicles", text)
+		}
+		units[kind] = unit
+	}
+	return units, nil
 }
