@@ -250,6 +250,9 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*durable.Entry, []tap
 		return nil, sample, nil
 	}
 	w.accepted.Accept(&w.items, &r.Rejections)
+	for _, to := range w.accepted.To {
+		r.Newest = max(r.Newest, to)
+	}
 	w.accepted.ID, w.accepted.ProductInstance, w.accepted.Client, w.accepted.Trace = r.ID, s.ProductInstance, s.Client, s.Trace
 	response := batch.Response{
 		Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections,

@@ -133,6 +133,7 @@ func TestSubmitStoresValidItems(t *testing.T) {
 	require.Equal(t, "AB", string(b.Codes))
 	require.Equal(t, []float64{1, 3}, b.Value)
 	require.EqualValues(t, 7, s.Result.ID[6]>>4, "a UUIDv7")
+	require.Equal(t, b.To[1], s.Result.Newest)
 }
 
 // TestDuplicatesAreCounted checks that items with the same identity are all stored, and that a

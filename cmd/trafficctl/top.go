@@ -106,14 +106,16 @@ func page(s *status.Status) string {
 		fmt.Fprintf(w, "%s\t%.0f\t%.0f s\t%.0f\t%s\n", x.Name, x.Rows, x.Seconds, x.DeadLetters, cmp.Or(short(x.Error), "none"))
 	}
 	if len(s.Clients) > 0 {
-		fmt.Fprintf(w, "\nKEY\tBATCHES\tACCEPTED\tREJECTED\tLAST BATCH\n")
+		fmt.Fprintf(w, "\nKEY\tBATCHES\tACCEPTED\tREJECTED\tLAST BATCH\tNEWEST INTERVAL\n")
 	}
 	for _, c := range s.Clients {
-		last := "never"
-		if c.LastBatch != nil {
-			last = s.Time.Sub(*c.LastBatch).Round(time.Second).String() + " ago"
+		ago := func(at *time.Time) string {
+			if at == nil {
+				return "never"
+			}
+			return s.Time.Sub(*at).Round(time.Second).String() + " ago"
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%s\n", c.Name, c.Batches, c.Accepted, c.Rejected, last)
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%s\t%s\n", c.Name, c.Batches, c.Accepted, c.Rejected, ago(c.LastBatch), ago(c.Newest))
 	}
 	if len(s.Codes) > 0 {
 		fmt.Fprintf(w, "\nREJECTED\tTOTAL\tPER SECOND\n")

@@ -45,56 +45,79 @@ var (
 		"Unix time of a client's last batch that got a 207 response, in seconds; 0 if there has been none since the process started.", "client")
 	clientPeriod = metrics.NewGauges("trafficd_ingest_client_period_seconds",
 		"Usual time between a client's batches that got a 207 response, in seconds; absent before the tenth.", "client")
+	clientNewest = metrics.NewGauges("trafficd_ingest_client_newest_interval_timestamp_seconds",
+		"End of the newest interval that was accepted from a client, as Unix time in seconds; absent before the first.", "client")
+	clientLag = metrics.NewGauges("trafficd_ingest_client_usual_lag_seconds",
+		"Usual age of a client's newest interval when a newer one is accepted, in seconds; absent before the tenth.", "client")
 )
 
 type clientMetrics struct {
 	batches, accepted, rejected metrics.Counter
 	last                        metrics.Gauge
-	period                      *period
+	pace                        *pace
 }
 
-// period estimates the usual time between batches as the mean of the gaps, weighted by their
-// length, so that the short gaps within a burst hardly count. Older gaps have less weight.
-type period struct {
-	mu           sync.Mutex
-	removed      bool // the client's metrics have been deleted
-	last         time.Time
-	gaps         int
-	sum, squares float64 // weighted sums of the gaps, in seconds, and of their squares
+// pace is how often a client sends batches and how far its measurements are behind the clock.
+type pace struct {
+	mu          sync.Mutex
+	removed     bool      // the client's metrics have been deleted
+	last        time.Time // time of the last batch
+	newest      time.Time // end of the newest interval, at most the time of its batch
+	period, lag usual
+}
+
+// usual estimates a usual duration as the mean of those since a time, weighted by their length: the
+// short gaps within a burst of batches hardly count. Earlier durations have less weight.
+type usual struct {
+	count        int
+	sum, squares float64 // weighted sums of the durations, in seconds, and of their squares
 }
 
 const (
-	periodMemory = 32 // each batch lowers the weight of the earlier gaps by 1/periodMemory
-	periodGaps   = 9  // minimum number of gaps for an estimate
+	usualMemory  = 32 // each duration lowers the weight of the earlier ones by 1/usualMemory
+	usualMinimum = 9  // minimum number of durations for an estimate
 )
 
-// update records the time of a client's batch. It sets the client's gauge if there is an estimate
-// and the client has not been removed.
-func (p *period) update(client string, now time.Time) {
+// update records a client's batch: its time, and the end of its newest interval, or 0. It sets the
+// client's gauges unless the client has been removed. A detector whose clock is ahead counts as on
+// time, or the client would seem to bring nothing new after it.
+func (p *pace) update(client string, now time.Time, newest int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if seconds, known := p.observe(now); known && !p.removed {
+	if p.removed {
+		return
+	}
+	if seconds, known := p.period.observe(p.last, now); known {
 		clientPeriod.WithLabelValues(client).Set(seconds)
+	}
+	p.last = now
+	if at := time.Unix(0, min(newest, now.UnixNano())); newest > 0 && at.After(p.newest) {
+		if seconds, known := p.lag.observe(p.newest, now); known {
+			clientLag.WithLabelValues(client).Set(seconds)
+		}
+		p.newest = at
+		clientNewest.WithLabelValues(client).Set(float64(at.UnixMilli()) / 1e3)
 	}
 }
 
-func (p *period) remove(client string) {
+func (p *pace) remove(client string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.removed = true
 	clientPeriod.DeleteLabelValues(client)
+	clientNewest.DeleteLabelValues(client)
+	clientLag.DeleteLabelValues(client)
 }
 
-// observe records the time of a batch. It returns the estimate, and whether it is based on
-// enough gaps.
-func (p *period) observe(now time.Time) (seconds float64, known bool) {
-	if !p.last.IsZero() {
-		gap := max(now.Sub(p.last).Seconds(), 0)
-		p.sum, p.squares = p.sum*(1-1./periodMemory)+gap, p.squares*(1-1./periodMemory)+gap*gap
-		p.gaps++
+// observe records the duration since a time, unless that is zero. It returns the estimate, and
+// whether it is based on enough durations.
+func (u *usual) observe(since, now time.Time) (seconds float64, known bool) {
+	if !since.IsZero() {
+		gap := max(now.Sub(since).Seconds(), 0)
+		u.sum, u.squares = u.sum*(1-1./usualMemory)+gap, u.squares*(1-1./usualMemory)+gap*gap
+		u.count++
 	}
-	p.last = now
-	return p.squares / p.sum, p.gaps >= periodGaps && p.sum > 0
+	return u.squares / u.sum, u.count >= usualMinimum && u.sum > 0
 }
 
 // UseClients creates the metrics of the given clients and deletes those of all others. It must not
@@ -108,10 +131,10 @@ func (e *Endpoint) UseClients(clients []*contract.Client) {
 		if c.May(contract.RightIngest) {
 			used[c.Name] = &clientMetrics{
 				clientBatches.WithLabelValues(c.Name), clientAccepted.WithLabelValues(c.Name),
-				clientRejected.WithLabelValues(c.Name), clientLast.WithLabelValues(c.Name), new(period),
+				clientRejected.WithLabelValues(c.Name), clientLast.WithLabelValues(c.Name), new(pace),
 			}
 			if known := before[c.Name]; known != nil {
-				used[c.Name].period = known.period
+				used[c.Name].pace = known.pace
 			}
 		}
 	}
@@ -122,7 +145,7 @@ func (e *Endpoint) UseClients(clients []*contract.Client) {
 			clientAccepted.DeleteLabelValues(name)
 			clientRejected.DeleteLabelValues(name)
 			clientLast.DeleteLabelValues(name)
-			old.period.remove(name)
+			old.pace.remove(name)
 			e.warned.Delete(name)
 		}
 	}
@@ -142,7 +165,7 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 			m.accepted.Add(float64(r.Accepted))
 			m.rejected.Add(float64(r.Rejected()))
 			m.last.SetToCurrentTime()
-			m.period.update(client, time.Now())
+			m.pace.update(client, time.Now(), r.Newest)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestClientMetrics(t *testing.T) {
 
 	e.UseClients([]*contract.Client{a})
 	require.Equal(t, 1002.0, testutil.ToFloat64(clientBatches.WithLabelValues("a")), "a reload keeps the counts")
-	require.Equal(t, 1001, (*e.clients.Load())["a"].period.gaps, "a reload keeps the gaps")
+	require.Equal(t, 1001, (*e.clients.Load())["a"].pace.period.count, "a reload keeps the gaps")
 	clients := e.clients.Load()
 	e.warned.Store("a", struct{}{})
 	e.UseClients(nil)
@@ -64,7 +64,7 @@ func TestClientMetrics(t *testing.T) {
 	removed := e.clients.Swap(clients)
 	count() // a request that loaded the clients before the removal
 	e.clients.Store(removed)
-	for _, vec := range []metrics.Collector{clientBatches, clientAccepted, clientRejected, clientLast, clientPeriod} {
+	for _, vec := range []metrics.Collector{clientBatches, clientAccepted, clientRejected, clientLast, clientPeriod, clientNewest, clientLag} {
 		require.Zero(t, testutil.CollectAndCount(vec), "the key was removed")
 	}
 	count() // a request that was in progress
@@ -75,13 +75,14 @@ func TestClientPeriod(t *testing.T) {
 	// the last estimate to be between low and high.
 	f := func(low, high float64, gaps ...float64) {
 		t.Helper()
-		var p period
+		var p usual
 		now := time.Now()
-		seconds, known := p.observe(now)
+		seconds, known := p.observe(time.Time{}, now)
 		for _, gap := range gaps {
-			require.Equal(t, known, p.gaps >= periodGaps)
+			require.Equal(t, known, p.count >= usualMinimum)
+			last := now
 			now = now.Add(time.Duration(gap * float64(time.Second)))
-			seconds, known = p.observe(now)
+			seconds, known = p.observe(last, now)
 		}
 		require.True(t, known)
 		require.GreaterOrEqual(t, seconds, low)
@@ -93,6 +94,42 @@ func TestClientPeriod(t *testing.T) {
 	f(59, 61, repeat(50, 55, 65)...)                                         // jitter
 	f(60, 70, append(append(repeat(50, 60), 6*3600), repeat(500, 60)...)...) // an outage is forgotten
 	f(850, 950, append(repeat(50, 60), repeat(20, 900)...)...)               // a new period
+}
+
+// TestClientFreshness checks that the newest interval of a client, and the lag that is usual for it,
+// follow batches with newer intervals only, and that a detector whose clock is ahead does not hide
+// that nothing newer comes.
+func TestClientFreshness(t *testing.T) {
+	const client = "fresh"
+	var p pace
+	start := time.Unix(1_800_000_000, 0)
+	newest := func(at time.Time) float64 { return at.Sub(start).Seconds() - 90 }
+	send := func(minute int, to time.Time) time.Time {
+		now := start.Add(time.Duration(minute) * time.Minute)
+		p.update(client, now, to.UnixNano())
+		return now
+	}
+	for minute := range 60 { // an interval every 5 minutes, 90 s late; between them, the batch has nothing new
+		send(minute, start.Add(time.Duration(minute/5*5)*time.Minute-90*time.Second))
+	}
+	gauge := func() float64 {
+		return testutil.ToFloat64(clientNewest.WithLabelValues(client)) - float64(start.Unix())
+	}
+	lag := func() float64 { return testutil.ToFloat64(clientLag.WithLabelValues(client)) }
+	require.InDelta(t, newest(start.Add(55*time.Minute)), gauge(), 1e-3)
+	require.InDelta(t, 390, lag(), 1e-3)
+	require.InDelta(t, 60, testutil.ToFloat64(clientPeriod.WithLabelValues(client)), 1e-3)
+	for minute := range 60 {
+		p.update(client, send(60+minute, start.Add(55*time.Minute-90*time.Second)), 0) // the same again, and a replay
+	}
+	require.InDelta(t, newest(start.Add(55*time.Minute)), gauge(), 1e-3)
+	now := send(120, start.Add(3*time.Hour)) // a clock that is ahead
+	require.InDelta(t, now.Sub(start).Seconds(), gauge(), 1e-3)
+	send(126, start.Add(125*time.Minute))
+	require.InDelta(t, 125*60, gauge(), 1e-3)
+	p.remove(client)
+	send(130, start.Add(130*time.Minute))
+	require.Zero(t, testutil.CollectAndCount(clientNewest))
 }
 
 // TestDryRunsAreNotCounted checks that a dry run changes no counter of batches or items.

@@ -73,6 +73,8 @@ type Client struct {
 	Accepted  float64    `json:"accepted"`
 	Rejected  float64    `json:"rejected"`
 	LastBatch *time.Time `json:"lastBatch,omitempty"`
+	Newest    *time.Time `json:"newestInterval,omitempty"` // end of the newest accepted interval
+	UsualLag  float64    `json:"usualLag,omitempty"`       // age in seconds that Newest usually reaches; 0: not known yet
 }
 
 // Journal holds sizes in bytes. They are 0 if the journal is in Kafka.
@@ -253,6 +255,8 @@ func (r *Recorder) Now() Status {
 			Accepted:  s.values["ingest_client_items_accepted_total"][name],
 			Rejected:  s.values["ingest_client_items_rejected_total"][name],
 			LastBatch: unix(s.values["ingest_client_last_batch_timestamp_seconds"][name]),
+			Newest:    unix(s.values["ingest_client_newest_interval_timestamp_seconds"][name]),
+			UsualLag:  s.values["ingest_client_usual_lag_seconds"][name],
 		})
 	}
 	for _, name := range sorted(s.values["pipeline_lag_frames"]) {

@@ -195,7 +195,7 @@ func TestDocument(t *testing.T) {
 	text, err := json.MarshalIndent(Status{
 		Time: at, Version: "v1", Host: "traffic-1", Started: at, State: ops.Degraded, Summary: []string{"ClickHouse is slow."},
 		Rates: Rates{1, 14000, 12}, Latency: &Latency{.01, .05}, Codes: []Code{{"UNKNOWN_DETECTOR", 7, .5}},
-		Clients: []Client{{"acme", 1, 14000, 12, &at}}, Journal: Journal{1e6, 1e10, 1e11},
+		Clients: []Client{{"acme", 1, 14000, 12, &at, &at, 390}}, Journal: Journal{1e6, 1e10, 1e11},
 		Stores:     []Store{{"clickhouse", 2, 28000, 3.5, "connection refused", 1}},
 		Registries: []Registry{{"city", 100, 1, []string{"line 7: latitude 95 is not between -90 and 90"}, 3, 60, "status 500"}}, Forecast: &Forecast{2000, 12, &at, true},
 		History: History{at.Unix(), 5, map[string][]point{"accepted": {14000}}},

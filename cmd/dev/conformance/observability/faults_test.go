@@ -250,6 +250,7 @@ func faults(t *testing.T) []fault {
 			inject: found("sick", "constant", "D1", "speed is 57 in all intervals of the last 8 hours"),
 		},
 		{alerts: "TrafficdClientSilent", name: "silent", inject: func(d *daemon) { d.silent.Store(true) }},
+		{alerts: "TrafficdClientStale", name: "stale", inject: func(d *daemon) { d.stale.Store(time.Now().Unix()) }},
 		{alerts: "TrafficdRejectionsJump", name: "jump", inject: func(d *daemon) { d.unknown.Store(true) }},
 		{alerts: "TrafficdKeyExpires", name: "key-expiring", inject: func(d *daemon) {
 			expires := time.Now().Add(10*24*time.Hour + time.Hour).UTC().Format(time.RFC3339)

@@ -62,6 +62,7 @@ type daemon struct {
 	config   string       // file
 	ops      string       // host:port of the operators' listener, or of a proxy
 	silent   atomic.Bool  // send no batches
+	stale    atomic.Int64 // send measurements of this Unix time; 0: of the present
 	items    atomic.Int64 // number of items in a batch
 	value    atomic.Int64 // value of the first item
 	unknown  atomic.Bool  // send measurements of a detector that is not in the registry
@@ -112,6 +113,9 @@ func (d *daemon) load() {
 func (d *daemon) send(ctx context.Context, client *http.Client) {
 	var items [][]byte
 	now := time.Now()
+	if stale := d.stale.Load(); stale != 0 {
+		now = time.Unix(stale, 0)
+	}
 	for i := range d.items.Load() {
 		code, value := "D1", i
 		if i == 0 {
@@ -226,6 +230,7 @@ var faster = map[string][2]string{
 	"TrafficdJournalFull":  {"< 4 * 3600", "< 4 * 60"},
 	"TrafficdDiskLow":      {"< 4 * 3600", "< 0"}, // disabled, because others use the machine's disk, too
 	"TrafficdClientSilent": {", 300)", ", 5)"},
+	"TrafficdClientStale":  {"usual_lag_seconds[2d])), 300)", "usual_lag_seconds[2d])), 5)"},
 	"TrafficdFeedUnsent":   {"> 600", "> 10"},
 
 	"TrafficdArchiveViewsStale": {", 600)", ", 40)"},
