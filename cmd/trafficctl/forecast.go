@@ -58,7 +58,7 @@ is the message itself.`,
 				return err
 			}
 			defer daemon.Close()
-			resp, err := forecast.Get(cmd.Context(), daemon, horizon)
+			resp, err := forecast.Get(cmd.Context(), daemon, forecast.Query{Horizon: horizon})
 			if err != nil {
 				return err
 			}

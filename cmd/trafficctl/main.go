@@ -12,6 +12,7 @@
 //	forecast.go   forecast publish and get                                         → forecast
 //	geometry.go   geometry                                                         → geometry
 //	feed.go       feed check and sites; feed_add.go: add                           → schemas/feeds
+//	route.go      route; route_follow.go: follow                                   → route, follow
 //	key.go        key new, list and revoke                                         → keyfile
 //	journal.go    journal ls, cursors and verify; journal_*.go: dump, adopt, restamp → inspect
 //	deadletter.go deadletter ls and resend
@@ -130,7 +131,8 @@ Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.AddCommand(newSend(std), newResubmit(std), newBatch(std), newDetectors(std), newKey(std),
-		newForecast(std), newJournal(std), newDeadLetter(std), newGeometry(std), newFeed(std), newTop(std), newTap(std), &cobra.Command{
+		newForecast(std), newRoute(std), newJournal(std), newDeadLetter(std), newGeometry(std), newFeed(std), newTop(std), newTap(std),
+		&cobra.Command{
 			Use:     "version",
 			Short:   "Print the version",
 			Example: "  trafficctl version",

@@ -107,7 +107,7 @@ func TestGetInvalidResponses(t *testing.T) {
 		c, err := client.New(client.Config{URL: server.URL + "/base/", Key: "k", Timeout: time.Minute}, client.Forecast)
 		require.NoError(t, err)
 		defer c.Close()
-		a, err := Get(t.Context(), c, -1)
+		a, err := Get(t.Context(), c, Query{Horizon: -1})
 		if want == "" {
 			require.NoError(t, err)
 			require.Len(t, a.Layer.StreetForecast, 3)

@@ -11,8 +11,10 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -36,19 +38,35 @@ type Response struct {
 // maxLayer limits the size of the message to less than 2 GiB, which is also Protobuf's limit.
 const maxLayer = 2 << 30
 
-// Get requests the layer with all members once, or only the periods that are horizon minutes from
-// now unless it is -1. It neither retries nor follows redirects.
-func Get(ctx context.Context, c *client.Client, horizon int) (*Response, error) {
-	if horizon < -1 {
-		return nil, fmt.Errorf("--horizon %d must be a number of minutes from now, or -1 for all periods", horizon)
+// Age returns the age of the newest forecasts.
+func (r *Response) Age() time.Duration {
+	seconds, _ := strconv.Atoi(r.Get("Forecast-Age"))
+	return time.Duration(seconds) * time.Second
+}
+
+// Query selects what Get requests.
+type Query struct {
+	Horizon int           // only the periods that are so many minutes from now; -1: all periods
+	Since   string        // an earlier Forecast-Version: only what has changed since; empty: everything
+	Wait    time.Duration // how long the daemon waits for a change, with Since; a multiple of seconds
+}
+
+// Get requests the layer with all members once. It neither retries nor follows redirects.
+func Get(ctx context.Context, c *client.Client, q Query) (*Response, error) {
+	if q.Horizon < -1 {
+		return nil, fmt.Errorf("--horizon %d must be a number of minutes from now, or -1 for all periods", q.Horizon)
 	}
 	req, err := c.NewRequest(ctx, http.MethodGet, nil)
 	if err != nil {
 		return nil, err
 	}
 	req.URL.RawQuery = "fields=all"
-	if horizon >= 0 {
-		req.URL.RawQuery += "&horizon=" + strconv.Itoa(horizon)
+	if q.Horizon >= 0 {
+		req.URL.RawQuery += "&horizon=" + strconv.Itoa(q.Horizon)
+	}
+	if q.Since != "" {
+		req.URL.RawQuery += "&since=" + url.QueryEscape(q.Since)
+		req.Header.Set("Prefer", fmt.Sprintf("wait=%.0f", q.Wait.Seconds()))
 	}
 	req.Header.Set("Accept", "application/x-protobuf")
 	req.Header.Set("Accept-Encoding", "gzip") // also disables the transport's decompression

@@ -1,0 +1,13 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newRoute(std streams) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "route",
+		Short: "Give a routing engine the speeds of the layer",
+		Long: `Give a routing engine on OpenStreetMap, OSRM or Valhalla, the speeds of the forecast
+layer.`,
+		Example: `  trafficctl route follow city.ndjson --key-file map.key --for valhalla --tiles tiles.tar --output traffic.tar`,
+	}, newRouteFollow(std))
+}
