@@ -53,13 +53,16 @@ func (f *forecaster) learn(ctx context.Context) {
 
 // refresh reads the learned tables and the detectors if they changed.
 func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
-	if f.fresh.Swap(false) || f.learned == nil || f.learned.Pool == nil || !f.source.Day(origin, 0).Equal(f.learned.Day) {
+	if fresh := f.fresh.Swap(false); fresh || f.learned == nil || f.learned.Pool == nil || !f.source.Day(origin, 0).Equal(f.learned.Day) {
 		l, err := f.source.Load(ctx, origin)
 		if err != nil {
 			f.fresh.Store(true)
 			return err
 		}
-		f.learned = l
+		// Until a day has been learned, its tables are those of the day before: adapt need not begin again.
+		if fresh || f.learned == nil || !l.Day.Equal(f.learned.Day) || !l.Until.Equal(f.learned.Until) || l.Factor != f.learned.Factor {
+			f.learned = l
+		}
 	}
 	var changed time.Time // zero if the file is being replaced
 	if info, err := os.Stat(f.cfg.Detectors.Path); err == nil {

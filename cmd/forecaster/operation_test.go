@@ -123,6 +123,17 @@ func (w *town) testMissedIntervals(t *testing.T) {
 	c.from = math.MaxInt64
 	agree(start) // the clock was set back
 	require.Less(t, c.from, start.Add(-24*time.Hour).Unix())
+
+	midnight := f.source.Day(start, 1) // the tables stay those of the day before until its end has been learned
+	for n := range 3 {
+		origin := midnight.Add(time.Duration(n+1) * 5 * time.Minute)
+		c.from = math.MaxInt64
+		_, _, err := f.forecast(t.Context(), origin)
+		require.NoError(t, err)
+		if n > 0 {
+			require.GreaterOrEqual(t, c.from, origin.Add(-time.Hour).Unix())
+		}
+	}
 }
 
 // QueryRow cannot read measure types.

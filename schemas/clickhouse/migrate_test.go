@@ -30,6 +30,7 @@ func TestMigrate(t *testing.T) {
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, store, conn) })
 	t.Run("concurrent", func(t *testing.T) { testConcurrent(t, store, conn) })
 	t.Run("dropped", func(t *testing.T) { testDropped(t, store, conn) })
+	t.Run("sick hours", func(t *testing.T) { testSickHours(t, store, conn) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, store, conn) })
 }
 
@@ -85,6 +86,26 @@ func testNewServer(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	for _, part := range []string{"ReplacingMergeTree(received_at)", "non_replicated_deduplication_window = 10000", "fsync_after_insert = 1", "fsync_part_directory = 1"} {
 		require.Contains(t, full, part)
 	}
+}
+
+// testSickHours checks that a state whose test compares two measure types makes the hours of both
+// sick, and that states without misleading measurements make none.
+func testSickHours(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
+	_, err := schema.Migrate(t.Context(), conn, single)
+	require.NoError(t, err)
+	require.NoError(t, conn.Exec(t.Context(), "INSERT INTO trafficd.measurements_health"+
+		" SELECT 'city', s.2, s.1, s.3, '2026-01-02 03:30:00', '2026-01-02 05:00:00', '' FROM (SELECT arrayJoin(["+
+		"('a', 'no_vehicles', 'flow.lane1'), ('b', 'impossible', 'occupancy'), ('c', 'constant', 'speed'), ('d', 'silent', 'flow'), ('', 'checked', 'constant')]) AS s)"))
+	require.Equal(t, strings.ReplaceAll(`a flow.lane1 3
+a flow.lane1 4
+a speed.lane1 3
+a speed.lane1 4
+b flow 3
+b flow 4
+b occupancy 3
+b occupancy 4
+c speed 3
+c speed 4`, " ", "\t"), store.Query(t, "SELECT detector_code, measure_type_code, toHour(bucket) FROM trafficd.measurements_sick_hours ORDER BY ALL"))
 }
 
 // failing is a connection on which Exec fails after left statements.

@@ -23,7 +23,7 @@ import (
 const TilePath = Path + "/{z}/{x}/{y}.mvt"
 
 // Tiles serves the layer as Mapbox vector tiles, version 2.1 of the specification. Tiles are made
-// when they are first requested, and kept until the layer changes.
+// when they are first requested, and kept until the next build, which each minute has.
 type Tiles struct{ *Layer }
 
 const (

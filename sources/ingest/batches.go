@@ -59,7 +59,8 @@ func (e *Batches) Handle(client *contract.Client, ctx *fasthttp.RequestCtx) (ite
 		return 0, contract.Unavailable("batches are waiting for the stores, and this may be one of them; ask again", 5*time.Second)
 	case len(list) == 0:
 		return 0, contract.NewError(contract.NotFound, "no such batch: check its Batch-Id and that the key belongs to the client that sent it; "+
-			"ask again in a few seconds if its 207 is more recent than that; the state of batches is kept for three days")
+			"ask again in a few seconds if its 207 is more recent than that; the state of batches is kept for three days, and is unknown while the "+
+			"replica that took the batch is down: the batch is not lost, so do not send it again for this")
 	}
 	status := e.status(id, list)
 	body, err := json.Marshal(status)

@@ -15,7 +15,8 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_current`
 AS SELECT * FROM `{{.Database}}`.`{{.Table}}` FINAL
 COMMENT 'Every measurement once: the version that was accepted last';
 
--- A state covers complete hours: tests judge these. States without measurements have none that mislead.
+-- A state covers complete hours: tests judge these. States without measurements have none that mislead. If the number of vehicles
+-- contradicts the speed or the occupancy, either may mislead.
 CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_sick_hours`
 (
     product_instance LowCardinality(String) COMMENT 'set of detectors, as the registry names it',
@@ -23,7 +24,12 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_sick_hours`
     detector_code String COMMENT 'code of the detector',
     bucket DateTime('UTC') COMMENT 'start of the hour (UTC) that contains timestamp_from'
 )
-AS SELECT product_instance, measure_type_code, detector_code,
+AS SELECT product_instance,
+    arrayJoin(arrayDistinct([measure_type_code, multiIf(
+        state = 'no_vehicles', replaceOne(measure_type_code, 'flow', 'speed'),
+        state = 'impossible', replaceOne(measure_type_code, 'occupancy', 'flow'),
+        measure_type_code)])) AS measure_type_code,
+    detector_code,
     arrayJoin(arrayMap(n -> toDateTime(3600 * n, 'UTC'), range(intDiv(toUnixTimestamp(first_at), 3600), intDiv(toUnixTimestamp(last_at), 3600)))) AS bucket
 FROM `{{.Database}}`.`{{.Table}}_health` FINAL
 WHERE state NOT IN ('checked', 'silent', 'feed', 'few')

@@ -76,7 +76,7 @@ func TestVectorTiles(t *testing.T) {
 	p.until(`window.shown && window.streets.drawn && window.map.getLayer("ground")`)
 	p.eval(new(any), `(() => {
 		const tiles = [location.origin + "/mlf/v1/forecast/realtime/{z}/{x}/{y}.mvt?horizon=0"];
-		map.setTransformRequest((url) => ({ url, headers: url.includes(".mvt") ? { Authorization: "apiKey map" } : {} }));
+		map.setTransformRequest((url) => ({ url, headers: url.startsWith(location.origin + "/mlf/") ? { Authorization: "apiKey map" } : {} }));
 		map.addSource("tiles", { type: "vector", tiles, minzoom: 6, maxzoom: 14 });
 		map.addLayer({ id: "tiles", type: "line", source: "tiles", "source-layer": "streets" });
 	})()`)

@@ -289,7 +289,7 @@ func (t *Table) assignValues(m *Mapping) {
 		m.Melt = append(m.Melt, Melt{c.Name, kind})
 		guess := fmt.Sprintf("%s is taken as measure type %s", c.Name, kind)
 		if kind == "flow" {
-			guess += "; if it counts vehicles in an interval, but the unit is veh/h (trafficctl detectors capabilities), add --unit flow=vehicles"
+			guess += "; if it counts vehicles in an interval, but the unit is veh/h (GET …/detectors/capabilities says so), add --unit flow=vehicles"
 		}
 		t.Guesses = append(t.Guesses, guess)
 	}
