@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/forecaster/config"
-	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/streets"
 	"trafficd/sources/forecasts"
 )
 

@@ -15,8 +15,8 @@ import (
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/evaluate"
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/streets"
 	schema "trafficd/schemas/clickhouse"
 )
 

@@ -12,8 +12,8 @@ import (
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/streets"
 )
 
 func explainCommand(settings load) *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/forecaster/internal/streets"
+	"trafficd/cmd/internal/streets"
 	schema "trafficd/schemas/clickhouse"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/forecaster/internal/streets"
+	"trafficd/cmd/internal/streets"
 )
 
 // streetNetwork is the response of GET /streets: what the daemon's map shows of all streets beyond

@@ -14,8 +14,8 @@ import (
 
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/publish"
+	"trafficd/cmd/internal/streets"
 	"trafficd/pipeline/lib/metrics"
 	"trafficd/pipeline/lib/replace"
 	pb "trafficd/schemas/proto/trafficd/v1"

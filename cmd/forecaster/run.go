@@ -13,9 +13,9 @@ import (
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/internal/program"
+	"trafficd/cmd/internal/streets"
 	"trafficd/cmd/internal/version"
 	"trafficd/pipeline/lib/metrics"
 )

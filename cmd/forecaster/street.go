@@ -13,7 +13,7 @@ import (
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/forecaster/internal/streets"
+	"trafficd/cmd/internal/streets"
 )
 
 // snapshot is the input of the latest forecasts.

@@ -26,9 +26,9 @@ import (
 	"github.com/rickar/cal/v2/se"
 	"github.com/rickar/cal/v2/us"
 
-	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/ops"
+	"trafficd/cmd/internal/streets"
 	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/lib/settings"
 	"trafficd/sources/forecasts"

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // State is the result of matching a street.
@@ -83,4 +84,35 @@ func ReadMatches(r io.Reader) (matches []Match, err error) {
 		}
 		matches = append(matches, m)
 	}
+}
+
+// Course returns the positions along the street, without the offsets.
+func (m *Match) Course() (line [][2]float64) {
+	total := 0.0
+	for i, p := range m.Coordinates[min(1, len(m.Coordinates)):] {
+		total += distance(m.Coordinates[i], p)
+	}
+	at, low, high := 0.0, m.PositiveOffset, total-m.NegativeOffset
+	for i := 1; i < len(m.Coordinates); i++ {
+		a, b := m.Coordinates[i-1], m.Coordinates[i]
+		size := distance(a, b)
+		if at+size > low && at < high {
+			if line == nil {
+				line = append(line, between(a, b, max(0, (low-at)/size)))
+			}
+			line = append(line, between(a, b, min(1, (high-at)/size)))
+		}
+		at += size
+	}
+	return line
+}
+
+// WKT returns the course as a LINESTRING.
+func (m *Match) WKT() string {
+	var text strings.Builder
+	for i, p := range m.Course() {
+		text.WriteString([]string{"LINESTRING (", ", "}[min(i, 1)])
+		fmt.Fprintf(&text, "%.6f %.6f", p[0], p[1])
+	}
+	return text.String() + ")"
 }
