@@ -25,20 +25,24 @@ type streetNetwork struct {
 	Geometry  [][]float64 `json:"geometry"` // longitudes and latitudes in turn; null if unknown
 }
 
-// networkSpeeds is the response of GET /streets?minutes=…: speeds of all streets in km/h, in the
-// order of streetNetwork. Unknown ones are null.
+// networkSpeeds is the response of GET /streets?minutes=… and GET /streets?weekday=…&hour=…: speeds
+// of all streets in km/h, in the order of streetNetwork. Unknown ones are null.
 type networkSpeeds struct {
 	Streets  int        `json:"streets"`
+	Problem  string     `json:"problem"`  // why speeds could not be read; empty: they were, or were not needed
 	Measured []*float64 `json:"measured"` // in the latest interval that had ended at the time; only for times that have passed
 	Usual    []*float64 `json:"usual"`    // the profile in the interval that contains the time
 }
 
-// maxMinutes is the largest distance from now for which speeds are served, in minutes. A profile
-// covers the day before and the day after.
-const maxMinutes = 12 * 60
+// The range of times for which speeds are served, in minutes from now: back to the earliest one on
+// the daemon's map, and ahead for as long as profiles certainly cover.
+const (
+	minMinutes = -2 * 60
+	maxMinutes = 12 * 60
+)
 
-// serveStreets handles GET /streets, for the names on the daemon's map, and GET /streets?minutes=…,
-// for the speeds at a time relative to now.
+// serveStreets handles GET /streets, for the names on the daemon's map, GET /streets?minutes=…, for
+// the speeds at a time relative to now, and GET /streets?weekday=…&hour=…, for typical speeds.
 func (f *forecaster) serveStreets(w http.ResponseWriter, r *http.Request) {
 	s := f.latest.Load()
 	if s == nil {
@@ -46,18 +50,24 @@ func (f *forecaster) serveStreets(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var response any
-	if text := r.FormValue("minutes"); text == "" {
+	switch {
+	case r.FormValue("minutes") != "":
+		minutes, err := strconv.Atoi(r.FormValue("minutes"))
+		if err != nil || minutes < minMinutes || minutes > maxMinutes {
+			http.Error(w, "minutes must be a whole number from -120 to 720", http.StatusBadRequest)
+			return
+		}
+		response = s.speeds(r.Context(), time.Now().Add(time.Duration(minutes)*time.Minute), minutes <= 0)
+	case r.FormValue("weekday") != "":
+		weekday, err := strconv.Atoi(r.FormValue("weekday"))
+		hour, err2 := strconv.Atoi(r.FormValue("hour"))
+		if err != nil || err2 != nil || weekday < 1 || weekday > 7 || hour < 0 || hour > 23 {
+			http.Error(w, "weekday must be a number from 1 (Monday) to 7, and hour from 0 to 23", http.StatusBadRequest)
+			return
+		}
+		response = s.typical(r.Context(), weekday, hour)
+	default:
 		response = s.network()
-	} else {
-		minutes, err := strconv.Atoi(text)
-		if err != nil || minutes < -maxMinutes || minutes > maxMinutes {
-			http.Error(w, "minutes must be a whole number from -720 to 720", http.StatusBadRequest)
-			return
-		}
-		if response, err = s.speeds(r.Context(), time.Now().Add(time.Duration(minutes)*time.Minute), minutes <= 0); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -81,17 +91,19 @@ func (s *snapshot) network() (n streetNetwork) {
 }
 
 // speeds returns the speeds of all streets at a time.
-func (s *snapshot) speeds(ctx context.Context, at time.Time, passed bool) (n networkSpeeds, err error) {
+func (s *snapshot) speeds(ctx context.Context, at time.Time, passed bool) (n networkSpeeds) {
 	n.Streets, n.Measured = len(s.streets), make([]*float64, len(s.streets))
 	n.Usual = make([]*float64, len(s.streets))
 	after := at.Sub(s.step.Origin)
 	slot := time.Duration(math.Floor(float64(after)/float64(s.step.Interval))) * s.step.Interval
 	step, place := s.step, model.Hour-1+min(0, int(slot/s.step.Interval))
-	if passed && place < 0 {
+	if passed && place < 0 && place+model.Hour >= 0 {
+		var err error
 		if step, err = s.hourBefore(ctx); err != nil {
-			return n, err
+			n.Problem = "cannot read the measurements of more than an hour ago: " + err.Error()
+		} else {
+			place += model.Hour
 		}
-		place += model.Hour
 	}
 	for i := range s.streets {
 		t := &s.streets[i]
@@ -100,7 +112,29 @@ func (s *snapshot) speeds(ctx context.Context, at time.Time, passed bool) (n net
 			n.Measured[i] = s.combine(t, func(code string) float64 { return measuredAt(step, code, place) })
 		}
 	}
-	return n, nil
+	return n
+}
+
+// typical returns the usual speeds of all streets at an hour of a weekday.
+func (s *snapshot) typical(ctx context.Context, weekday, hour int) (n networkSpeeds) {
+	n.Streets, n.Measured = len(s.streets), make([]*float64, len(s.streets))
+	n.Usual = make([]*float64, len(s.streets))
+	values, err := s.source.Typical(ctx, weekday, hour)
+	switch {
+	case err != nil:
+		n.Problem = "cannot read typical speeds: " + err.Error()
+	case len(values) == 0:
+		n.Problem = "no such weekday has been learned yet"
+	}
+	for i := range s.streets {
+		n.Usual[i] = s.combine(&s.streets[i], func(code string) float64 {
+			if v, ok := values[code]; ok {
+				return v
+			}
+			return math.NaN()
+		})
+	}
+	return n
 }
 
 // measuredAt returns the usable reading of a detector at a place of the hour before a step, or NaN.

@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/klauspost/compress/gzip"
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
@@ -161,11 +162,82 @@ func TestTown(t *testing.T) {
 	t.Run("missed intervals", w.testMissedIntervals)
 	t.Run("uncovered", w.testUncovered)
 	t.Run("leak", w.testLeak)
+	t.Run("typical", w.testTypical)
 	t.Run("sick detectors", w.testSickDetectors)
 	t.Run("rounds", w.testRounds)
 	t.Run("metr-la", w.testMETRLA)
 	t.Run("long evaluation", w.testLongEvaluation)
 	t.Run("run", w.testRun)
+}
+
+// testTypical checks that the operators' listener returns the profile of a weekday, which the
+// forecasts of that day also use, and what it says without one and without the archive.
+func (w *town) testTypical(t *testing.T) {
+	f := w.start(t)
+	get := func(query string) (s networkSpeeds) {
+		t.Helper()
+		r := httptest.NewRecorder()
+		f.serveStreets(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/streets"+query, nil))
+		require.Equal(t, http.StatusOK, r.Code, r.Body)
+		require.NoError(t, json.Unmarshal(r.Body.Bytes(), &s))
+		return s
+	}
+	_, _, err := f.forecast(t.Context(), noon) // of a Wednesday
+	require.NoError(t, err)
+	s := f.latest.Load()
+	for hour := range 24 {
+		typical, start := get(fmt.Sprintf("?weekday=3&hour=%d", hour)), noon.Truncate(24*time.Hour).Add(time.Duration(hour)*time.Hour)
+		require.Empty(t, typical.Problem)
+		require.Len(t, typical.Usual, 10)
+		require.Equal(t, s.speeds(t.Context(), start, false).Usual, typical.Usual)
+		require.NotNil(t, typical.Usual[9])
+	}
+	sunday := get("?weekday=7&hour=8")
+	require.Equal(t, "no such weekday has been learned yet", sunday.Problem)
+	require.Equal(t, make([]*float64, 10), sunday.Usual)
+
+	// The archive does not respond: only what it is needed for is missing, and no request waits for
+	// another one.
+	now := time.Now().UTC().Truncate(f.source.Interval)
+	codes, recent, err := f.source.Recent(t.Context(), noon)
+	require.NoError(t, err)
+	for i := range recent {
+		recent[i].Seen = now
+	}
+	l := *s.step.Learned
+	l.Day = now.Truncate(24 * time.Hour)
+	source := *f.source
+	stuck := stuckArchive{source.Conn, make(chan struct{}, 2)}
+	source.Conn = stuck
+	f.latest.Store(&snapshot{step: model.NewStep(&l, now, codes, recent), streets: s.streets, source: &source})
+	waiting, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.serveStreets(httptest.NewRecorder(), httptest.NewRequestWithContext(waiting, http.MethodGet, "/streets?minutes=-90", nil))
+	}()
+	<-stuck.began
+	require.NotNil(t, get("?minutes=-30").Measured[0])
+	done, stop := context.WithCancel(t.Context())
+	stop() // the other client has disconnected
+	past := f.latest.Load().speeds(done, time.Now().Add(-90*time.Minute), true)
+	require.Contains(t, past.Problem, "cannot read the measurements of more than an hour ago: ")
+	require.Nil(t, past.Measured[0])
+	require.NotNil(t, past.Usual[0])
+	cancel()
+	<-ended
+}
+
+// stuckArchive is an archive that does not respond.
+type stuckArchive struct {
+	driver.Conn
+	began chan struct{} // receives a value for each query
+}
+
+func (a stuckArchive) Select(ctx context.Context, _ any, _ string, _ ...any) error {
+	a.began <- struct{}{}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // testSickDetectors checks that the values of a sick detector are neither used nor learned, that
@@ -573,9 +645,8 @@ func TestStreetDetail(t *testing.T) {
 		before[i].Seen = noon.Add(-time.Hour)
 		before[i].Values = [model.Hour]float64(slices.Repeat([]float64{20}, model.Hour))
 	}
-	f.latest.Store(&snapshot{
-		step: model.NewStep(l, noon, codes, recent), streets: list, before: model.NewStep(l, noon.Add(-time.Hour), codes, before),
-	})
+	hourBefore := model.NewStep(l, noon.Add(-time.Hour), codes, before)
+	f.latest.Store(newSnapshot(model.NewStep(l, noon, codes, recent), list, hourBefore))
 	w, _ = get("street=3&fromnode=0")
 	require.Equal(t, http.StatusNotFound, w.Code)
 	w, _ = get("street=a&fromnode=0")
@@ -603,7 +674,7 @@ func TestStreetDetail(t *testing.T) {
 
 	// Without learned tables, the last value is carried forward, and the basis says so.
 	empty := &model.Learned{Day: l.Day, Interval: l.Interval}
-	f.latest.Store(&snapshot{step: model.NewStep(empty, noon, codes, recent), streets: list, before: f.latest.Load().before})
+	f.latest.Store(newSnapshot(model.NewStep(empty, noon, codes, recent), list, hourBefore))
 	_, d = get("street=1&fromnode=0")
 	require.Equal(t, model.Persist, d.Basis)
 	require.InDelta(t, 41, *d.Points[2*model.Hour].Forecast, 1e-9)
@@ -639,8 +710,8 @@ func TestStreets(t *testing.T) {
 		return w.Code
 	}
 	require.Equal(t, http.StatusServiceUnavailable, get("", nil))
-	f.latest.Store(&snapshot{step: at(origin, 60), streets: list, before: at(origin.Add(-time.Hour), 20)})
-	for _, query := range []string{"?minutes=x", "?minutes=-721", "?minutes=721"} {
+	f.latest.Store(newSnapshot(at(origin, 60), list, at(origin.Add(-time.Hour), 20)))
+	for _, query := range []string{"?minutes=x", "?minutes=-121", "?minutes=721", "?weekday=2", "?weekday=0&hour=8", "?weekday=7&hour=24"} {
 		require.Equal(t, http.StatusBadRequest, get(query, nil), query)
 	}
 	var n streetNetwork
@@ -658,8 +729,14 @@ func TestStreets(t *testing.T) {
 	require.InDelta(t, 60+model.Hour-1, *speeds(0).Measured[0], 0, "the latest interval")
 	require.InDelta(t, 60+model.Hour-3, *speeds(-10).Measured[1], 1, "two intervals earlier, or one if this one has ended since")
 	require.InDelta(t, 20+model.Hour-3, *speeds(-70).Measured[0], 1)
-	require.Nil(t, speeds(-300).Measured[0], "not read")
 	require.Nil(t, speeds(30).Measured[0])
+}
+
+// newSnapshot returns a snapshot that has read the hour before.
+func newSnapshot(step *model.Step, list []streets.Street, before *model.Step) *snapshot {
+	s := &snapshot{step: step, streets: list}
+	s.before.Store(before)
+	return s
 }
 
 // TestUnit checks that forecasts, and the details of a street, are in km/h whatever the unit of the

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"trafficd/cmd/forecaster/config"
@@ -22,23 +22,23 @@ type snapshot struct {
 	streets []streets.Street
 	source  *archive.Source
 
-	mu     sync.Mutex
-	before *model.Step // nil until it is needed: an hour before step
+	before atomic.Pointer[model.Step] // an hour before step; nil until it is needed
 }
 
-// hourBefore returns the step an hour before the snapshot's. It reads the archive once.
+// hourBefore returns the step an hour before the snapshot's. It reads the archive when it is first
+// needed; requests that need it meanwhile read too, so that none waits longer than its client.
 func (s *snapshot) hourBefore(ctx context.Context) (*model.Step, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.before == nil {
-		origin := s.step.Origin.Add(-model.Hour * s.step.Interval)
-		codes, recent, err := s.source.Recent(ctx, origin)
-		if err != nil {
-			return nil, err
-		}
-		s.before = model.NewStep(s.step.Learned, origin, codes, recent)
+	if before := s.before.Load(); before != nil {
+		return before, nil
 	}
-	return s.before, nil
+	origin := s.step.Origin.Add(-model.Hour * s.step.Interval)
+	codes, recent, err := s.source.Recent(ctx, origin)
+	if err != nil {
+		return nil, err
+	}
+	before := model.NewStep(s.step.Learned, origin, codes, recent)
+	s.before.Store(before)
+	return before, nil
 }
 
 // streetDetail is the response for a street: its last two hours and its forecast, in intervals.

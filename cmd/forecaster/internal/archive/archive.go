@@ -360,6 +360,28 @@ func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err 
 	return l, nil
 }
 
+// Typical returns the profile of each detector at an hour of a weekday, where 1 is Monday. It is
+// that of the latest such day that was learned, and empty if there is none.
+func (s *Source) Typical(ctx context.Context, weekday, hour int) (map[string]float64, error) {
+	q := s.query(time.Time{}, time.Time{}, time.Time{}, 0)
+	var rows []struct {
+		Code  string  `ch:"detector_code"`
+		Value float64 `ch:"value"`
+	}
+	err := s.Conn.Select(finalContext(ctx), &rows, fmt.Sprintf("SELECT detector_code, profile[%d] AS value "+
+		"FROM %[2]s.forecaster_profiles FINAL WHERE %[3]s AND detector_code != '' AND "+
+		"day = (SELECT max(day) FROM %[2]s.forecaster_learned WHERE %[3]s AND toDayOfWeek(day) = %[4]d)",
+		model.SlotsPerDay+hour*model.SlotsPerDay/24+1, q.Tables, q.Key(), weekday))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s.forecaster_profiles: %w", q.Tables, err)
+	}
+	values := make(map[string]float64, len(rows))
+	for _, r := range rows {
+		values[r.Code] = r.Value
+	}
+	return values, nil
+}
+
 // Values holds the readings of a detector in intervals of equal length.
 type Values struct {
 	Code     string    `ch:"detector_code"`

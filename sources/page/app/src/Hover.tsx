@@ -13,15 +13,21 @@ export interface StreetState {
   freeFlow: number;
   delay: number;
   measured: number; // in the latest interval, if now is shown
-  past: boolean; // the speed is measured, not forecast
+  kind: "forecast" | "measured" | "typical"; // of the speed
 }
+
+const missing = {
+  forecast: "no forecast for this time",
+  measured: "not measured: no usable reading in this interval",
+  typical: "no typical speed of this weekday",
+};
 
 /** A speed, and how it compares. */
 export function Speed({ of: s }: { of: StreetState }) {
   if (Number.isNaN(s.speed))
     return (
       <>
-        {s.past ? "not measured: no usable reading in this interval" : "no forecast for this time"}
+        {missing[s.kind]}
         {!Number.isNaN(s.measured) && `, measured ${kmh(s.measured)}`}
       </>
     );
@@ -30,7 +36,7 @@ export function Speed({ of: s }: { of: StreetState }) {
     <>
       {s.speed === 0 ? <b>closed</b> : <b>{kmh(s.speed)}</b>}
       {!Number.isNaN(s.low) && !Number.isNaN(s.high) && ` (${Math.round(s.low)} to ${Math.round(s.high)})`}
-      {s.past && " measured"}
+      {s.kind !== "forecast" && ` ${s.kind}`}
       {!Number.isNaN(s.measured) && `, measured ${kmh(s.measured)}`}
       {s.speed > 0 &&
         s.usual > 0 &&

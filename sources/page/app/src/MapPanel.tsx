@@ -2,7 +2,19 @@ import { useEffect, useState } from "preact/hooks";
 import { Swatch } from "./chart";
 import type { LayerState } from "./client";
 import { delay } from "./delays";
-import { clock, duration, kmh, minutesOf, whole, zoned } from "./format";
+import {
+  clock,
+  duration,
+  hourText,
+  kmh,
+  minutesOf,
+  type WeekHour,
+  weekdayName,
+  weekHourText,
+  whole,
+  zoned,
+} from "./format";
+import type { StreetState } from "./Hover";
 import type { Geometry } from "./network";
 import { css, label, type Palette, type Scale, widths } from "./palette";
 import type { Roads } from "./roads";
@@ -16,10 +28,10 @@ export function Freshness(props: {
   error: string;
   streets: number;
   forecasts: number; // streets that have one, or a measurement
-  measured: boolean; // a time in the past is shown
+  kind: StreetState["kind"]; // of the shown speeds
   onStale: (stale: boolean) => void;
 }) {
-  const { state, streets, forecasts, measured, error, onStale } = props;
+  const { state, streets, forecasts, kind, error, onStale } = props;
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), 1000);
@@ -42,7 +54,8 @@ export function Freshness(props: {
         <p class="freshness">
           <b>
             {forecasts === streets ? whole(streets) : `${whole(forecasts)} of ${whole(streets)}`} streets
-            {measured && " measured"}
+            {kind === "measured" && " measured"}
+            {kind === "typical" && " with a typical speed"}
           </b>
           {age !== undefined && `, data ${duration(age)} old`}
           {state.coveredUntil && `, forecasts until ${zoned(state.coveredUntil)}`}
@@ -94,15 +107,21 @@ export function SitesNote(props: { sites: SitesState; known: number }) {
   );
 }
 
-/** Chooses the time that the map shows: measured before now, forecast from now on. */
+/** The hours of a day. */
+export const hours = Array.from({ length: 24 }, (_, h) => h);
+
+/** Chooses the time that the map shows: measured before now, forecast from now on, or an hour of a typical week. */
 export function TimeSlider(props: {
   times: number[]; // minutes from now
   minutes: number;
+  typical?: WeekHour; // shown instead
+  problem: string; // why there are no speeds at that time
   playing: boolean;
   onPlay: () => void;
   onChange: (minutes: number) => void;
+  onTypical?: (at?: WeekHour) => void; // without it, there are no typical speeds
 }) {
-  const { times, minutes, playing, onPlay, onChange } = props;
+  const { times, minutes, typical, problem, playing, onPlay, onChange, onTypical } = props;
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), 5_000);
@@ -111,8 +130,9 @@ export function TimeSlider(props: {
   const at = (m: number) => 60_000 * (Math.floor(now / 60_000) + m);
   const far = Math.abs(minutes) < 120 ? `${Math.abs(minutes)} min` : `${Math.abs(minutes) / 60} h`;
   const said = minutes === 0 ? "now" : minutes < 0 ? `${far} ago, measured` : `in ${far}`;
-  const last = times.length - 1;
-  const marks = [...new Set([0, times.indexOf(0), last])].filter((i) => i >= 0);
+  const values = typical ? hours : times;
+  const last = values.length - 1;
+  const marks = [...new Set([0, typical ? 12 : times.indexOf(0), last])].filter((i) => i >= 0);
   return (
     <div class="time">
       <div class="row">
@@ -120,25 +140,61 @@ export function TimeSlider(props: {
           {playing ? "Pause" : "Play"}
         </button>
         <output>
-          <b>{zoned(at(minutes))}</b> {said}
+          {typical ? (
+            <>
+              typical, <b>{weekHourText(typical)}</b>
+            </>
+          ) : (
+            <>
+              <b>{zoned(at(minutes))}</b> {said}
+            </>
+          )}
         </output>
       </div>
       <input
         type="range"
         aria-label="Time"
-        aria-valuetext={`${clock(at(minutes))}, ${said}`}
+        aria-valuetext={typical ? `typical, ${weekHourText(typical)}` : `${clock(at(minutes))}, ${said}`}
         min={0}
         max={last}
-        value={times.indexOf(minutes)}
-        onInput={(e) => onChange(times[e.currentTarget.valueAsNumber])}
+        value={values.indexOf(typical ? typical.hour : minutes)}
+        onInput={(e) => {
+          const value = values[e.currentTarget.valueAsNumber];
+          if (typical) onTypical?.({ ...typical, hour: value });
+          else onChange(value);
+        }}
       />
       <div class="marks" aria-hidden="true">
         {marks.map((i) => (
           <span key={i} style={{ "--at": last > 0 ? i / last : 0 }}>
-            {times[i] === 0 ? `now ${clock(at(0))}` : clock(at(times[i]))}
+            {typical ? hourText(hours[i]) : times[i] === 0 ? `now ${clock(at(0))}` : clock(at(times[i]))}
           </span>
         ))}
       </div>
+      {onTypical && (
+        <select
+          aria-label="Day"
+          value={typical?.weekday ?? 0}
+          onChange={(e) => {
+            const weekday = Number(e.currentTarget.value);
+            onTypical(
+              weekday > 0 ? { weekday, hour: typical?.hour ?? new Date(at(minutes)).getHours() } : undefined,
+            );
+          }}
+        >
+          <option value={0}>Today: measured and forecast</option>
+          {hours.slice(1, 8).map((weekday) => (
+            <option key={weekday} value={weekday}>
+              Typical {weekdayName(weekday)}
+            </option>
+          ))}
+        </select>
+      )}
+      {problem && (
+        <p class="note bad" role="status">
+          {`Speeds are missing: ${problem}.`}
+        </p>
+      )}
     </div>
   );
 }

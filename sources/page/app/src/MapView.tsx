@@ -6,9 +6,10 @@ import { readAddress, writeAddress } from "./address";
 import { basemap, coastZoom, plainGround } from "./basemap";
 import type { LayerState } from "./client";
 import { delay, worst } from "./delays";
+import type { WeekHour } from "./format";
 import { Hover, type StreetState } from "./Hover";
 import { Rings, useHealth, useSick } from "./health";
-import { Freshness, Legend, Notes, Search, SitesNote, TimeSlider, WorstDelays } from "./MapPanel";
+import { Freshness, hours, Legend, Notes, Search, SitesNote, TimeSlider, WorstDelays } from "./MapPanel";
 import type { Geometry, Speeds } from "./network";
 import { dark as darkPalette, light, none, type Scale, scales, stepOf } from "./palette";
 import { along, useRoads, useSpeedsAt } from "./roads";
@@ -26,6 +27,7 @@ maplibregl.setWorkerUrl(new URL(workerUrl, import.meta.url).href);
 /** The state that tests read, which is exactly what is drawn. */
 export interface Shown {
   horizon: number;
+  typical?: WeekHour;
   scale: Scale;
   street: Int32Array;
   fromnode: Int32Array;
@@ -101,7 +103,11 @@ export default function MapView(props: {
     times.find((t) => t === address.current.minutes) ?? times.find((t) => t >= 0),
   );
   const horizon = minutes === undefined || minutes >= 0 ? minutes : settings.horizons[0]; // of the layer
-  const at = useSpeedsAt(base, roads, minutes ?? 0);
+  const [typical, setTypical] = useState(settings.forecaster ? address.current.typical : undefined);
+  const kind = typical ? "typical" : minutes !== undefined && minutes < 0 ? "measured" : "forecast";
+  const time = typical ? `weekday=${typical.weekday}&hour=${typical.hour}` : `minutes=${minutes ?? 0}`;
+  const found = useSpeedsAt(base, roads, time);
+  const at = found?.time === time ? found : undefined;
   const [chosenScale, setScale] = useState<Scale | undefined>(
     scales.find((s) => s === address.current.colours),
   );
@@ -115,7 +121,7 @@ export default function MapView(props: {
   const hasFreeFlow = useMemo(() => freeFlow.current.some((v) => v > 0), [arrived]);
   const choices: Scale[] = [];
   if (withStreets && hasFreeFlow) choices.push("relative");
-  if (roads || compared) choices.push("usual");
+  if ((roads || compared) && !typical) choices.push("usual");
   choices.push("absolute");
   const scale = chosenScale && choices.includes(chosenScale) ? chosenScale : choices[0];
   const sick = useSick(useHealth(base, settings.sites));
@@ -264,21 +270,19 @@ export default function MapView(props: {
 
   /** What is shown of all streets at the chosen time. */
   const values = useMemo(() => {
-    const layer = layers.current.get(horizon as number);
-    const current = at?.minutes === (minutes ?? 0) ? at : undefined;
-    const past = minutes !== undefined && minutes < 0;
-    const speed = (past ? current?.measured : layer?.speed) ?? nothing;
+    const layer = kind === "forecast" ? layers.current.get(horizon as number) : undefined;
+    const speed = { forecast: layer?.speed, measured: at?.measured, typical: at?.usual }[kind];
     return {
-      speed,
-      low: (past ? undefined : layer?.low) ?? nothing,
-      high: (past ? undefined : layer?.high) ?? nothing,
-      usual: current?.usual ?? nothing,
+      speed: speed ?? nothing,
+      low: layer?.low ?? nothing,
+      high: layer?.high ?? nothing,
+      usual: (typical ? undefined : at?.usual) ?? nothing,
       freeFlow: freeFlow.current,
       length: lengths.current,
-      measured: current?.measured ?? nothing,
-      ready: past ? current !== undefined : layer !== undefined,
+      measured: at?.measured ?? nothing,
+      ready: speed !== undefined,
     };
-  }, [geometry, arrived, horizon, minutes, at]);
+  }, [geometry, arrived, horizon, kind, at]);
 
   const worstAt = useMemo(() => {
     const of = (h?: number) => {
@@ -304,6 +308,7 @@ export default function MapView(props: {
     streets.current.setSteps(value);
     window.shown = {
       horizon: minutes as number,
+      typical,
       scale,
       street: geometry.street,
       fromnode: geometry.fromnode,
@@ -315,7 +320,7 @@ export default function MapView(props: {
       delay: values.speed.map((v, i) => delay(v, values.freeFlow[i], values.length[i])),
       worst: worstAt[0].streets,
     };
-  }, [geometry, values, minutes, scale, worstAt]);
+  }, [geometry, values, minutes, typical, scale, worstAt]);
 
   useLayoutEffect(() => {
     shownSites.current = sites;
@@ -362,9 +367,12 @@ export default function MapView(props: {
   useEffect(() => {
     if (!playing) return;
     const next = (t?: number) => times[(times.indexOf(t as number) + 1) % times.length];
-    const timer = setInterval(() => setMinutes(next), frameInterval);
+    const timer = setInterval(() => {
+      if (typical) setTypical((t) => t && { ...t, hour: (t.hour + 1) % hours.length });
+      else setMinutes(next);
+    }, frameInterval);
     return () => clearInterval(timer);
-  }, [playing, times]);
+  }, [playing, times, typical === undefined]);
 
   useEffect(() => {
     streets.current.select(selected);
@@ -378,10 +386,11 @@ export default function MapView(props: {
       ...address.current,
       street: selected < 0 ? undefined : `${geometry.street[selected]}/${geometry.fromnode[selected]}`,
       minutes: minutes === first ? undefined : minutes,
+      typical,
       colours: chosenScale,
     };
     keep(address.current);
-  }, [selected, minutes, chosenScale]);
+  }, [selected, minutes, typical, chosenScale]);
 
   const show = (index: number) => {
     const own = segmentsOf(geometry, index);
@@ -417,8 +426,8 @@ export default function MapView(props: {
     usual: values.usual[i] ?? Number.NaN,
     freeFlow: values.freeFlow[i],
     delay: delay(values.speed[i], values.freeFlow[i], values.length[i]),
-    measured: minutes === 0 ? (values.measured[i] ?? Number.NaN) : Number.NaN,
-    past: minutes !== undefined && minutes < 0,
+    measured: kind === "forecast" && minutes === 0 ? (values.measured[i] ?? Number.NaN) : Number.NaN,
+    kind,
   });
   const next = () => {
     const list = worst(values, geometry.street.length);
@@ -445,7 +454,7 @@ export default function MapView(props: {
             error={error}
             streets={geometry.street.length}
             forecasts={forecasts}
-            measured={minutes !== undefined && minutes < 0}
+            kind={kind}
             onStale={setStale}
           />
         )}
@@ -455,9 +464,12 @@ export default function MapView(props: {
           <TimeSlider
             times={times}
             minutes={minutes}
+            typical={typical}
+            problem={kind === "forecast" && scale !== "usual" ? "" : (at?.problem ?? "")}
             playing={playing}
             onPlay={() => setPlaying(!playing)}
             onChange={setMinutes}
+            onTypical={roads || typical ? setTypical : undefined}
           />
         )}
         <Search
@@ -517,6 +529,7 @@ export default function MapView(props: {
           shown={describe(selected)}
           arrived={arrived}
           minutes={minutes ?? 0}
+          typical={typical}
           forecaster={settings.forecaster}
           onNext={() => {
             const i = next();

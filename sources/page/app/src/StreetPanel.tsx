@@ -2,7 +2,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Chart, colours, type Line } from "./chart";
 import { fetchDetail, fetchLayer, type StreetDetail } from "./client";
-import { clock, zoned } from "./format";
+import { clock, type WeekHour, weekHourText, zoned } from "./format";
 import { type StreetForecast, StreetForecastResponseSchema } from "./gen/trafficd/v1/forecast_pb";
 import { Speed, type StreetState } from "./Hover";
 
@@ -19,12 +19,13 @@ export function StreetPanel(props: {
   shown: StreetState; // at the chosen time, exactly what the map shows
   arrived: number;
   minutes: number; // from now
+  typical?: WeekHour; // shown instead
   forecaster: boolean;
   onNext: () => void;
   onClose: () => void;
 }) {
-  const { base, apiKey, street, fromnode, detectors, shown, arrived, minutes, forecaster, onNext, onClose } =
-    props;
+  const { base, apiKey, street, fromnode, detectors, shown, arrived, minutes, typical, forecaster } = props;
+  const { onNext, onClose } = props;
   const [forecast, setForecast] = useState<StreetForecast>();
   const [detail, setDetail] = useState<StreetDetail>();
   const [message, setMessage] = useState("Loading …");
@@ -69,7 +70,7 @@ export function StreetPanel(props: {
         </button>
       </h2>
       <p class="shown">
-        {clock(60_000 * at)}: <Speed of={shown} />
+        {typical ? weekHourText(typical) : clock(60_000 * at)}: <Speed of={shown} />
       </p>
       {message && <p role="status">{message}</p>}
       {forecast && (

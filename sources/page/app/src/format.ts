@@ -57,6 +57,20 @@ export const clock = (t: string | number | Date, seconds = false, zone?: "short"
 /** The local time of day with its time zone. */
 export const zoned = (t: string | number, seconds = false) => clock(t, seconds, "short");
 
+const weekdays = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
+/** An hour of a weekday, where 1 is Monday. */
+export interface WeekHour {
+  weekday: number;
+  hour: number;
+}
+
+export const weekdayName = (weekday: number) => weekdays[weekday - 1];
+
+export const hourText = (hour: number) => `${String(hour).padStart(2, "0")}:00`;
+
+export const weekHourText = (at: WeekHour) => `${weekdayName(at.weekday)} ${hourText(at.hour)}`;
+
 export const kmh = (v: number) => `${v < 10 ? Number(v.toFixed(1)) : Math.round(v)} km/h`;
 
 /** A number of minutes, with seconds if it is short. */

@@ -35,6 +35,11 @@ test("the address keeps the street, the time, the colours and the place", () => 
   expect(writeAddress(hash, {})).toBe("#map");
   expect(writeAddress("", {})).toBe("");
   expect(readAddress("")).toEqual({});
+  const typical = { weekday: 2, hour: 8 };
+  expect(writeAddress("#map", { typical })).toBe("#map?typical=2/8");
+  expect(readAddress("#map?typical=2/8")).toEqual({ typical });
+  expect(readAddress("#map?typical=8/8")).toEqual({});
+  expect(readAddress("#map?typical=2/24")).toEqual({});
   expect(readAddress("#map?place=a,b&minutes=x")).toEqual({});
 });
 

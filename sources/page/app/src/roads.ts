@@ -23,15 +23,21 @@ interface Columns {
 /** Speeds of all streets in km/h at a time, in the forecaster's columns. */
 export interface SpeedsAt {
   streets: number;
+  /** Why speeds could not be read; empty if they were. */
+  problem: string;
   measured: (number | null)[];
   usual: (number | null)[];
 }
 
 const refreshEvery = 60_000; // ms
 
-async function fetchJSON<T>(url: string): Promise<T | undefined> {
+async function fetchJSON<T>(url: string, signal?: AbortSignal): Promise<T | undefined> {
   try {
-    const r = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(30_000) });
+    const limit = AbortSignal.timeout(30_000);
+    const r = await fetch(url, {
+      cache: "no-store",
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+    });
     return r.ok ? await r.json() : undefined;
   } catch {
     return undefined; // the map is useful without it
@@ -75,38 +81,40 @@ export function joined(columns: Columns, { street, fromnode }: Pick<Geometry, "s
   };
 }
 
-/** The measured and usual speeds of all streets at a time, in minutes from now, by index in the geometry. */
+/** The measured and usual speeds of all streets at a time, by index in the geometry. */
 export interface SpeedsByStreet {
-  minutes: number;
+  time: string; // as it was requested
+  problem: string;
   measured: Float32Array;
   usual: Float32Array;
 }
 
-/** Fetches the speeds at a time, again every minute. */
+/** Fetches the speeds at a time, which is the query of the request, again every minute. */
 export function useSpeedsAt(
   base: string,
   roads: Roads | undefined,
-  minutes: number,
+  time: string,
 ): SpeedsByStreet | undefined {
   const [found, setFound] = useState<SpeedsByStreet>();
   useEffect(() => {
     if (!roads) return;
-    let gone = false;
+    const gone = new AbortController();
     let timer: ReturnType<typeof setTimeout>;
     const load = async () => {
-      const at = await fetchJSON<SpeedsAt>(`${base}streets?minutes=${minutes}`);
-      if (gone) return;
-      const pick = (values: (number | null)[]) =>
+      const at = await fetchJSON<SpeedsAt>(`${base}streets?${time}`, gone.signal);
+      if (gone.signal.aborted) return;
+      const pick = (values: (number | null)[] = []) =>
         Float32Array.from(roads.column, (c) => (c < 0 ? Number.NaN : (values[c] ?? Number.NaN)));
-      if (at?.usual) setFound({ minutes, measured: pick(at.measured), usual: pick(at.usual) });
+      const problem = at ? at.problem : "the forecaster cannot be reached";
+      setFound({ time, problem, measured: pick(at?.measured), usual: pick(at?.usual) });
       timer = setTimeout(load, refreshEvery);
     };
     void load();
     return () => {
-      gone = true;
+      gone.abort();
       clearTimeout(timer);
     };
-  }, [base, roads, minutes]);
+  }, [base, roads, time]);
   return found;
 }
 
