@@ -17,6 +17,7 @@ import (
 	"trafficd/cmd/internal/client"
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/forecast"
+	"trafficd/cmd/trafficctl/internal/route"
 	"trafficd/sources/forecasts"
 )
 
@@ -37,21 +38,29 @@ corrects the same records as the daemon, reports them, and exits with code 2.`,
 
 func newForecastGet(std streams) *cobra.Command {
 	var c connection
-	horizon, format := -1, forecast.Formats[0]
+	horizon, format, match := -1, forecast.Formats[0], ""
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Get the forecast layer from a daemon",
 		Long: `Get the forecast layer and decode it. The key needs the forecast right.
 
 json is protobuf's JSON mapping. geojson has a straight line between the points of each
-street's OpenLR code, or a null geometry and a note if the code cannot be decoded. protobuf
-is the message itself.`,
+street's OpenLR code, or a null geometry and a note if the code cannot be decoded. With
+--match, the file that trafficctl route match has written, streets that are matched follow
+the road. protobuf is the message itself.`,
 		Example: `  trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson
   trafficctl forecast get --key-file map.key | jq '.streetForecast | length'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(forecast.Formats, format) {
 				return fmt.Errorf("--format %q must be one of %v", format, forecast.Formats)
+			}
+			if match != "" && format != forecast.GeoJSON {
+				return fmt.Errorf("--match is for --format %s, not for %s", forecast.GeoJSON, format)
+			}
+			courses, err := readCourses(cmd.Context(), std, match)
+			if err != nil {
+				return err
 			}
 			daemon, err := c.client()
 			if err != nil {
@@ -65,14 +74,33 @@ is the message itself.`,
 			if !c.quiet {
 				fmt.Fprintln(std.err, "trafficctl:", describe(resp))
 			}
-			return forecast.Show(std.out, format, resp.Layer)
+			return forecast.Show(std.out, format, resp.Layer, courses)
 		},
 	}
 	f := cmd.Flags()
 	c.register(f, client.Forecast)
 	f.IntVar(&horizon, "horizon", horizon, "only the period that is this many minutes from now; -1 for all periods")
 	f.StringVar(&format, "format", format, "output format: "+strings.Join(forecast.Formats, ", "))
+	f.StringVar(&match, "match", match, "`file` of trafficctl route match with the courses of the streets, for --format geojson")
 	return cmd
+}
+
+// readCourses returns the courses of the matched streets in a file, or nil if path is empty.
+func readCourses(ctx context.Context, std streams, path string) (forecast.Courses, error) {
+	if path == "" {
+		return nil, nil
+	}
+	matches, err := readMatches(ctx, std, path)
+	if err != nil {
+		return nil, err
+	}
+	courses := make(forecast.Courses)
+	for _, m := range matches {
+		if m.State == route.Matched {
+			courses[[2]int32{m.Street, m.FromNode}] = m.Course()
+		}
+	}
+	return courses, nil
 }
 
 func describe(resp *forecast.Response) string {

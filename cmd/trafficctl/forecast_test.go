@@ -22,6 +22,7 @@ import (
 	"trafficd/cmd/dev/devstores/stores"
 	"trafficd/cmd/dev/traffic/town"
 	"trafficd/cmd/trafficctl/internal/forecast"
+	"trafficd/cmd/trafficctl/internal/route"
 	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
@@ -209,6 +210,21 @@ func checkFormats(t *testing.T, s served) {
 		require.Contains(t, f.Properties, "speed")
 		require.EqualValues(t, layer.StreetForecast[i].Fromnode, f.Properties["fromnode"])
 	}
+
+	// With --match, matched streets follow the road.
+	match := func(i int, state route.State) route.Match {
+		return route.Match{
+			Street: layer.StreetForecast[i].Street, FromNode: layer.StreetForecast[i].Fromnode, State: state,
+			Nodes: []int64{1, 2, 3}, Ways: []int64{7, 7}, Coordinates: [][2]float64{{10, 50}, {10.001, 50}, {10.002, 50}}, NegativeOffset: 30,
+		}
+	}
+	var matches bytes.Buffer
+	require.NoError(t, route.WriteMatches(&matches, []route.Match{match(4, route.Matched), match(5, route.Ambiguous)}))
+	path := file(t, "city.ndjson", matches.String())
+	require.NoError(t, json.Unmarshal([]byte(s.get(t, "--format", "geojson", "--horizon", "30", "--match", path).out), &map30))
+	require.Equal(t, [][2]float64{{10, 50}, {10.001, 50}, {10.00158, 50}}, map30.Features[4].Geometry.Coordinates)
+	require.Len(t, map30.Features[5].Geometry.Coordinates, 2, "an ambiguous street")
+	requireFailure(t, "", "--match is for --format geojson", s.args("--match", path)...)
 }
 
 func TestForecastGetRejected(t *testing.T) {

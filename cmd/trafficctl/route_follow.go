@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"trafficd/cmd/internal/client"
 	"trafficd/cmd/trafficctl/internal/follow"
 	"trafficd/cmd/trafficctl/internal/forecast"
-	"trafficd/cmd/trafficctl/internal/route"
 )
 
 // maxWait is the longest time for which the daemon holds back a response without changes.
@@ -107,7 +105,7 @@ func (c *routeFollow) follow(ctx context.Context, std streams, path string) erro
 		defer mu.Unlock()
 		fmt.Fprintf(std.err, "trafficctl: "+format+"\n", args...)
 	}
-	target, streets, err := c.target(path, log)
+	target, streets, err := c.target(ctx, std, path, log)
 	if err != nil {
 		return err
 	}
@@ -132,15 +130,12 @@ func (c *routeFollow) follow(ctx context.Context, std streams, path string) erro
 }
 
 // target reads the matches and opens the engine's file.
-func (c *routeFollow) target(path string, log func(string, ...any)) (follow.Target, follow.Streets, error) {
-	file, err := os.Open(path)
+func (c *routeFollow) target(
+	ctx context.Context, std streams, path string, log func(string, ...any),
+) (follow.Target, follow.Streets, error) {
+	all, err := readMatches(ctx, std, path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read the matches: %w; create the file with trafficctl route match", err)
-	}
-	defer file.Close()
-	all, err := route.ReadMatches(file)
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read the matches in %s: %w", path, err)
+		return nil, nil, err
 	}
 	matches, streets := follow.Usable(all)
 	if !c.quiet {

@@ -62,7 +62,7 @@ func TestGeoJSONWithoutGeometry(t *testing.T) {
 	f := generated(t, 1)[0]
 	f.OpenLRcode, f.Forecast = "odd", f.Forecast[:1]
 	var b bytes.Buffer
-	require.NoError(t, Show(&b, "geojson", &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{f, f}}))
+	require.NoError(t, Show(&b, "geojson", &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{f, f}}, nil))
 	var all struct {
 		Type     string
 		Features []struct {
@@ -79,7 +79,7 @@ func TestGeoJSONWithoutGeometry(t *testing.T) {
 	require.Equal(t, f.Forecast[0].Speed, all.Features[0].Properties["speed"])
 
 	b.Reset()
-	require.NoError(t, Show(&b, "geojson", &pb.StreetForecastResponse{}))
+	require.NoError(t, Show(&b, "geojson", &pb.StreetForecastResponse{}, nil))
 	require.True(t, json.Valid(b.Bytes()))
 }
 

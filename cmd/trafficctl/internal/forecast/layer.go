@@ -106,26 +106,32 @@ func readAll(body io.Reader) ([]byte, error) {
 	return message, err
 }
 
-// Formats lists the output formats of Show.
-var Formats = []string{forecasts.FormatJSON, "geojson", forecasts.FormatProtobuf}
+// GeoJSON is the output format for maps.
+const GeoJSON = "geojson"
 
-// Show writes the layer in one of Formats.
-func Show(w io.Writer, format string, layer *pb.StreetForecastResponse) error {
-	if format != "geojson" {
+// Formats lists the output formats of Show.
+var Formats = []string{forecasts.FormatJSON, GeoJSON, forecasts.FormatProtobuf}
+
+// Courses holds the positions along streets, by street and fromnode: longitudes and latitudes.
+type Courses map[[2]int32][][2]float64
+
+// Show writes the layer in one of Formats. In GeoJSON, streets follow their courses.
+func Show(w io.Writer, format string, layer *pb.StreetForecastResponse, courses Courses) error {
+	if format != GeoJSON {
 		_, err := publish.Write(w, format, slices.Values(layer.StreetForecast))
 		return err
 	}
 	out := bufio.NewWriterSize(w, 64<<10)
-	if err := showGeoJSON(out, layer); err != nil {
+	if err := showGeoJSON(out, layer, courses); err != nil {
 		return err
 	}
 	return out.Flush()
 }
 
-func showGeoJSON(w *bufio.Writer, layer *pb.StreetForecastResponse) error {
+func showGeoJSON(w *bufio.Writer, layer *pb.StreetForecastResponse, courses Courses) error {
 	w.WriteString(`{"type":"FeatureCollection","features":[` + "\n")
 	for i, f := range layer.StreetForecast {
-		text, err := json.Marshal(featureOf(f))
+		text, err := json.Marshal(featureOf(f, courses[[2]int32{f.Street, f.Fromnode}]))
 		if err != nil {
 			return err
 		}
@@ -150,11 +156,11 @@ type lineString struct {
 	Coordinates [][2]float64 `json:"coordinates"`
 }
 
-// featureOf returns a street as a GeoJSON feature (RFC 7946). If the street's code cannot be
-// decoded, the feature has no geometry but a note with the reason. If there is only one period, as
+// featureOf returns a street as a GeoJSON feature (RFC 7946). Without a course, it has the points of
+// the street's code. If this cannot be decoded, it has no geometry but a note with the reason. If there is only one period, as
 // with a horizon, its times and valid speed are also top-level properties, which mapping
 // applications use to style features.
-func featureOf(f *pb.StreetForecast) feature {
+func featureOf(f *pb.StreetForecast, course [][2]float64) feature {
 	periods := make([]any, len(f.Forecast))
 	for i, p := range f.Forecast {
 		period := map[string]any{
@@ -178,14 +184,19 @@ func featureOf(f *pb.StreetForecast) feature {
 		}
 		setOptional(properties, only)
 	}
-	line, err := openlr.Decode(f.OpenLRcode)
-	if err != nil {
-		properties["note"] = err.Error()
-		return feature{Type: "Feature", Properties: properties}
-	}
 	shape := &lineString{Type: "LineString"}
-	for _, p := range line.Points {
-		shape.Coordinates = append(shape.Coordinates, [2]float64{round(p.Lon), round(p.Lat)})
+	for _, p := range course {
+		shape.Coordinates = append(shape.Coordinates, [2]float64{round(p[0]), round(p[1])})
+	}
+	if course == nil {
+		line, err := openlr.Decode(f.OpenLRcode)
+		if err != nil {
+			properties["note"] = err.Error()
+			return feature{Type: "Feature", Properties: properties}
+		}
+		for _, p := range line.Points {
+			shape.Coordinates = append(shape.Coordinates, [2]float64{round(p.Lon), round(p.Lat)})
+		}
 	}
 	return feature{"Feature", shape, properties}
 }
