@@ -522,6 +522,29 @@ func TestMapWithoutForecasts(t *testing.T) {
 	f("no forecasts yet: try again later", "forecasts.feed=kafka", "forecasts.kafka.brokers=127.0.0.1:1")
 }
 
+// TestMapWithoutWebGL checks that a browser that cannot draw the map says so, and that the search
+// and the list of delays work.
+func TestMapWithoutWebGL(t *testing.T) {
+	needs.Everything(t, "Chromium")
+	d, _ := withPage(t)
+	p := startBrowser(t).tab(t, 1440, 900, "light")
+	_, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+		Source: `HTMLCanvasElement.prototype.getContext = new Proxy(HTMLCanvasElement.prototype.getContext, {
+			apply: (get, canvas, [kind, ...rest]) => kind.startsWith("webgl") ? null : get.call(canvas, kind, ...rest)})`,
+	})
+	require.NoError(t, err)
+	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	p.until(`document.querySelector(".map .empty[role=alert]")?.innerText.startsWith("This browser cannot draw the map, because WebGL is not available")`)
+	p.until(`window.layersLoaded == 8 && document.querySelectorAll(".worst li").length == 10`)
+	p.eval(new(any), `document.querySelector(".worst li button").click()`)
+	p.until(`document.querySelector(".panel.street .uplot canvas")`)
+	p.do(chromedp.KeyEvent(kb.Escape))
+	p.until(`!document.querySelector(".panel.street")`)
+	p.eval(new(any), `(() => { document.querySelector(".search input").value = window.shown.street[0]; document.querySelector("form.search").requestSubmit() })()`)
+	p.until(`document.querySelector(".panel.street .uplot canvas")`)
+	require.Empty(t, p.takeMessages())
+}
+
 // TestMapWithoutHorizons checks that the map shows the whole layer if there are no horizons.
 func TestMapWithoutHorizons(t *testing.T) {
 	needs.Everything(t, "Chromium")
