@@ -3,6 +3,7 @@ package main
 import (
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/internal/streets"
 )
@@ -18,6 +21,7 @@ import (
 // streetNetwork is the response of GET /streets: what the daemon's map shows of all streets beyond
 // the layer, in columns. Detectors, Name and Geometry are those of the detectors file.
 type streetNetwork struct {
+	List      string      `json:"list"` // changes with the streets or their order
 	Street    []int32     `json:"street"`
 	FromNode  []int32     `json:"fromnode"`
 	Name      []string    `json:"name"`
@@ -28,7 +32,7 @@ type streetNetwork struct {
 // networkSpeeds is the response of GET /streets?minutes=… and GET /streets?weekday=…&hour=…: speeds
 // of all streets in km/h, in the order of streetNetwork. Unknown ones are null.
 type networkSpeeds struct {
-	Streets  int        `json:"streets"`
+	List     string     `json:"list"`     // of the network that has this order
 	Problem  string     `json:"problem"`  // why speeds could not be read; empty: they were, or were not needed
 	Measured []*float64 `json:"measured"` // in the latest interval that had ended at the time; only for times that have passed
 	Usual    []*float64 `json:"usual"`    // the profile in the interval that contains the time
@@ -81,7 +85,17 @@ func (f *forecaster) serveStreets(w http.ResponseWriter, r *http.Request) {
 	_ = z.Close()
 }
 
+// list identifies the order of the streets.
+func (s *snapshot) list() string {
+	h := xxhash.New()
+	for i := range s.streets {
+		_ = binary.Write(h, binary.LittleEndian, [2]int32{s.streets[i].Street, s.streets[i].FromNode})
+	}
+	return strconv.FormatUint(h.Sum64(), 16)
+}
+
 func (s *snapshot) network() (n streetNetwork) {
+	n.List = s.list()
 	for i := range s.streets {
 		t := &s.streets[i]
 		n.Street, n.FromNode, n.Name = append(n.Street, t.Street), append(n.FromNode, t.FromNode), append(n.Name, t.Name)
@@ -92,7 +106,7 @@ func (s *snapshot) network() (n streetNetwork) {
 
 // speeds returns the speeds of all streets at a time.
 func (s *snapshot) speeds(ctx context.Context, at time.Time, passed bool) (n networkSpeeds) {
-	n.Streets, n.Measured = len(s.streets), make([]*float64, len(s.streets))
+	n.List, n.Measured = s.list(), make([]*float64, len(s.streets))
 	n.Usual = make([]*float64, len(s.streets))
 	after := at.Sub(s.step.Origin)
 	slot := time.Duration(math.Floor(float64(after)/float64(s.step.Interval))) * s.step.Interval
@@ -117,7 +131,7 @@ func (s *snapshot) speeds(ctx context.Context, at time.Time, passed bool) (n net
 
 // typical returns the usual speeds of all streets at an hour of a weekday.
 func (s *snapshot) typical(ctx context.Context, weekday, hour int) (n networkSpeeds) {
-	n.Streets, n.Measured = len(s.streets), make([]*float64, len(s.streets))
+	n.List, n.Measured = s.list(), make([]*float64, len(s.streets))
 	n.Usual = make([]*float64, len(s.streets))
 	values, err := s.source.Typical(ctx, weekday, hour)
 	switch {

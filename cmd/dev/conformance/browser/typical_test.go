@@ -54,7 +54,7 @@ func startForecaster(t *testing.T, streets *[][2]int32) (address string) {
 				add("usual", typicalSpeed(s[0], weekday, hour))
 			}
 		}
-		response := map[string]any{"streets": len(*streets), "problem": ""}
+		response := map[string]any{"list": "", "problem": ""}
 		if weekday == 7 {
 			response["problem"] = "no such weekday has been learned yet"
 		}

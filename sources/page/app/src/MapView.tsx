@@ -91,7 +91,8 @@ export default function MapView(props: {
   const address = useRef(useMemo(() => readAddress(location.hash), []));
   const fitted = useRef(address.current.place !== undefined);
   const [straight, setGeometry] = useState(empty); // as the OpenLR codes have it
-  const roads = useRoads(base, settings.forecaster, straight);
+  const [round, setRound] = useState(0); // of fetching the streets
+  const roads = useRoads(base, settings.forecaster, straight, round);
   const geometry = useMemo(() => along(straight, roads), [straight, roads]);
   const [arrived, setArrived] = useState(0); // grows with each layer
   const times = useMemo(
@@ -106,7 +107,7 @@ export default function MapView(props: {
   const [typical, setTypical] = useState(settings.forecaster ? address.current.typical : undefined);
   const kind = typical ? "typical" : minutes !== undefined && minutes < 0 ? "measured" : "forecast";
   const time = typical ? `weekday=${typical.weekday}&hour=${typical.hour}` : `minutes=${minutes ?? 0}`;
-  const found = useSpeedsAt(base, roads, time);
+  const found = useSpeedsAt(base, roads, time, () => setRound((n) => n + 1));
   const at = found?.time === time ? found : undefined;
   const [chosenScale, setScale] = useState<Scale | undefined>(
     scales.find((s) => s === address.current.colours),

@@ -16,15 +16,15 @@ export interface Columns {
  * shares of free flow or, without these either, the lowest speeds.
  */
 export function worst({ speed, freeFlow, length }: Columns, count: number): number[] {
-  const some = (of: (i: number) => number) => speed.some((_, i) => !Number.isNaN(of(i)));
+  const some = (of: (i: number) => number) => speed.some((v, i) => v > 0 && !Number.isNaN(of(i)));
   const ranks = [
     (i: number) => delay(speed[i], freeFlow[i], length[i]),
     (i: number) => 1 - speed[i] / freeFlow[i],
     (i: number) => -speed[i],
   ];
   const which = ranks.findIndex(some);
-  if (which < 0) return [];
-  const rank = Float32Array.from(speed, (_, i) => ranks[which](i));
+  const closed = (i: number) => (speed[i] <= 0 ? Number.POSITIVE_INFINITY : Number.NaN);
+  const rank = Float32Array.from(speed, (v, i) => (v > 0 && which >= 0 ? ranks[which](i) : closed(i)));
   const least = which === 2 ? Number.NEGATIVE_INFINITY : 0;
   return Array.from(rank.keys())
     .filter((i) => rank[i] > least)

@@ -69,14 +69,16 @@ function readPeriod(r: BinaryReader, entry: Entry): void {
   const end = r.uint32() + r.pos;
   let value = 0;
   let valid = true;
+  let shut = false;
   while (r.pos < end) {
     const [field, type] = r.tag();
     if (field === speed.number) value = r.double();
     else if (field === speedValid.number) valid = r.bool();
     else if (field === speedLow.number) entry.low = r.double();
     else if (field === speedHigh.number) entry.high = r.double();
-    else if (field === closed.number) value = r.bool() ? 0 : value;
+    else if (field === closed.number) shut = r.bool();
     else r.skip(type, field);
   }
-  entry.speed = valid ? value : Number.NaN;
+  const known = valid ? value : Number.NaN;
+  entry.speed = shut ? 0 : known;
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { readAddress, writeAddress } from "./address";
 import { delay, worst } from "./delays";
-import { along, joined } from "./roads";
+import { along, joined, speedsAt } from "./roads";
 
 test("the delay is the travel time beyond that of free traffic", () => {
   expect(delay(10, 50, 1000)).toBeCloseTo(6 - 1.2, 6);
@@ -20,6 +20,8 @@ test("the worst streets have the highest delays, else the lowest shares of free 
   f([10, 20, 60], [50, 20, 50], none, [0]);
   f([30, 20, 60], none, none, [1, 0]);
   f(none, none, none, []);
+  f([0, 20, 60], none, none, [0, 1]); // a closed street is the worst, not the only one
+  f([0, 20, 60], [50, 50, 50], none, [0, 1]);
 });
 
 test("the address keeps the street, the time, the colours and the place", () => {
@@ -53,6 +55,7 @@ test("streets follow the road where its course is known", () => {
   };
   const roads = joined(
     {
+      list: "a",
       street: [2, 1, 9],
       fromnode: [6, 5, 1],
       name: ["Ring", "", "x"],
@@ -67,4 +70,10 @@ test("streets follow the road where its course is known", () => {
   expect([...line.segments]).toEqual([0, 0, 1, 1, 2, 2, 2.5, 2, 2.5, 2, 3, 3]);
   expect([...line.owner]).toEqual([0, 1, 1]);
   expect(along(geometry, undefined)).toBe(geometry);
+
+  const speeds = (list: string) => [
+    ...speedsAt({ list, problem: "", measured: [10, null, 30], usual: [1, 2, 3] }, roads).measured,
+  ];
+  expect(speeds("a")).toEqual([Number.NaN, 10, Number.NaN]);
+  expect(speeds("b")).toEqual([Number.NaN, Number.NaN, Number.NaN]); // the forecaster has other streets since
 });

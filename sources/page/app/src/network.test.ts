@@ -169,6 +169,8 @@ test("streets keep their index from layer to layer, and have the free flow of th
 
 test("a closed street has no speed left", () => {
   expect([...new Network().take(0, layer({ street: 1, speed: 50, closed: true }), false).speed]).toEqual([0]);
+  const unknown = { street: 1, speed: 50, valid: false, closed: true };
+  expect([...new Network().take(0, layer(unknown), false).speed]).toEqual([0]);
 });
 
 test("changes replace streets, and leave the others as they are", () => {

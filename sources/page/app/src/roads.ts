@@ -10,9 +10,12 @@ export interface Roads {
   course: (number[] | null)[];
   /** Index of each street in the forecaster's columns; -1 if it does not have the street. */
   column: Int32Array;
+  /** Identifies the order of the columns. */
+  list: string;
 }
 
 interface Columns {
+  list: string;
   street: number[];
   fromnode: number[];
   name: string[];
@@ -22,7 +25,7 @@ interface Columns {
 
 /** Speeds of all streets in km/h at a time, in the forecaster's columns. */
 export interface SpeedsAt {
-  streets: number;
+  list: string;
   /** Why speeds could not be read; empty if they were. */
   problem: string;
   measured: (number | null)[];
@@ -44,8 +47,13 @@ async function fetchJSON<T>(url: string, signal?: AbortSignal): Promise<T | unde
   }
 }
 
-/** Fetches the names and the courses of the streets; undefined without a forecaster. */
-export function useRoads(base: string, enabled: boolean, geometry: Geometry): Roads | undefined {
+/** Fetches the names and the courses of the streets; undefined without a forecaster. A new round fetches them again. */
+export function useRoads(
+  base: string,
+  enabled: boolean,
+  geometry: Geometry,
+  round: number,
+): Roads | undefined {
   const [columns, setColumns] = useState<Columns>();
   const [roads, setRoads] = useState<Roads>();
   const streets = geometry.street.length;
@@ -64,7 +72,7 @@ export function useRoads(base: string, enabled: boolean, geometry: Geometry): Ro
       gone = true;
       clearTimeout(timer);
     };
-  }, [base, enabled, streets]);
+  }, [base, enabled, streets, round]);
   useEffect(() => columns && setRoads(joined(columns, geometry)), [columns, geometry]);
   return roads;
 }
@@ -78,6 +86,7 @@ export function joined(columns: Columns, { street, fromnode }: Pick<Geometry, "s
     detectors: pick(columns.detectors, []),
     course: pick(columns.geometry, null),
     column,
+    list: columns.list,
   };
 }
 
@@ -94,6 +103,7 @@ export function useSpeedsAt(
   base: string,
   roads: Roads | undefined,
   time: string,
+  renew: () => void, // is called when the forecaster has other streets than roads
 ): SpeedsByStreet | undefined {
   const [found, setFound] = useState<SpeedsByStreet>();
   useEffect(() => {
@@ -103,11 +113,9 @@ export function useSpeedsAt(
     const load = async () => {
       const at = await fetchJSON<SpeedsAt>(`${base}streets?${time}`, gone.signal);
       if (gone.signal.aborted) return;
-      const pick = (values: (number | null)[] = []) =>
-        Float32Array.from(roads.column, (c) => (c < 0 ? Number.NaN : (values[c] ?? Number.NaN)));
-      const problem = at ? at.problem : "the forecaster cannot be reached";
-      setFound({ time, problem, measured: pick(at?.measured), usual: pick(at?.usual) });
-      timer = setTimeout(load, refreshEvery);
+      setFound({ time, ...speedsAt(at, roads) });
+      const changed = at && at.list !== roads.list;
+      timer = changed ? setTimeout(renew, 1000) : setTimeout(load, refreshEvery);
     };
     void load();
     return () => {
@@ -116,6 +124,15 @@ export function useSpeedsAt(
     };
   }, [base, roads, time]);
   return found;
+}
+
+/** Speeds by index in the geometry; none if the response has other columns than the streets. */
+export function speedsAt(at: SpeedsAt | undefined, roads: Pick<Roads, "list" | "column">) {
+  const same = at?.list === roads.list ? at : undefined;
+  const pick = (values: (number | null)[] = []) =>
+    Float32Array.from(roads.column, (c) => (c < 0 ? Number.NaN : (values[c] ?? Number.NaN)));
+  const problem = at ? at.problem : "the forecaster cannot be reached";
+  return { problem, measured: pick(same?.measured), usual: pick(same?.usual) };
 }
 
 /** The geometry with streets that follow the road where its course is known. */

@@ -8,7 +8,9 @@ export type Status = Omit<
   state: "ok" | "degraded" | "not_ready";
   latency?: typeof example.latency;
   forecast?: Partial<typeof example.forecast> & { streets: number };
-  clients: (Omit<(typeof example.clients)[0], "lastBatch" | "newestInterval" | "usualLag"> & { lastBatch?: string })[];
+  clients: (Omit<(typeof example.clients)[0], "lastBatch" | "newestInterval" | "usualLag"> & {
+    lastBatch?: string;
+  })[];
   stores: (Omit<(typeof example.stores)[0], "error"> & { error?: string })[];
   registries: (Omit<(typeof example.registries)[0], "error" | "warnings"> & {
     error?: string;
