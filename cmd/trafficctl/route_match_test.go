@@ -76,3 +76,24 @@ func TestRouteMatchList(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(string(text), "LINESTRING ("), "both detectors of the street")
 }
+
+// TestRouteMatchLayer checks that the streets come from the layer without a list.
+func TestRouteMatchLayer(t *testing.T) {
+	town, _, _, _ := townMap(t)
+	s := serveLayer(t)
+	args := func(more ...string) []string {
+		return append([]string{"route", "match"}, append(s.args()[2:], more...)...)
+	}
+	requireFailure(t, "", "--map must be set to an extract", args()...)
+	requireFailure(t, "", "--list-output requires --list", args("--map", town, "--list-output", "a.csv")...)
+	requireFailure(t, "", "503 GENERAL_SERVICE_UNAVAILABLE", args("--map", town)...)
+	s.put(60, 50)
+	waitForStreets(t, s.Layer, 2)
+	requireFailure(t, "", "cannot read the map", args("--map", town+"x")...)
+	r := runWith(t, "", args("--map", town)...)
+	require.Equal(t, exitRejected, r.code, r.err)
+	require.Contains(t, r.err, "0 streets matched, 0 ambiguous, 2 not matched")
+	matches, err := route.ReadMatches(strings.NewReader(r.out))
+	require.NoError(t, err)
+	require.Len(t, matches, 2)
+}

@@ -348,3 +348,26 @@ func Perturbed(r *rand.Rand, line openlr.Line, metres float64) openlr.Line {
 	}
 	return line
 }
+
+// Stretches returns all stretches between two junctions, in each direction in which they may be
+// travelled.
+func (g *Graph) Stretches() (all [][]Arc) {
+	for from, arcs := range g.out {
+		if !g.junction[from] {
+			continue
+		}
+		for _, next := range arcs {
+			stretch := []Arc{next}
+			for !g.junction[next.To] {
+				i := slices.IndexFunc(g.out[next.To], func(a Arc) bool { return a.To != next.From })
+				if i < 0 {
+					break
+				}
+				next = g.out[next.To][i]
+				stretch = append(stretch, next)
+			}
+			all = append(all, stretch)
+		}
+	}
+	return all
+}
