@@ -52,6 +52,10 @@ func testRetention(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	f("[2020,2026,2200]", 36_500)
 	f("[2020,2026,2200]", 29_000)
 	f("[2200]", 1)
+	require.NoError(t, conn.Exec(t.Context(), "INSERT INTO trafficd.retained_health SELECT 'city', 'zero', 'D-1', 'flow', at, at + INTERVAL 1 HOUR, '' "+
+		"FROM (SELECT arrayJoin([toDateTime('2020-01-01', 'UTC'), now()]) AS at)"))
+	require.NoError(t, conn.Exec(t.Context(), "OPTIMIZE TABLE trafficd.retained_health FINAL"))
+	require.Equal(t, "1", store.Query(t, "SELECT count() FROM trafficd.retained_health"), "states are kept as long as measurements")
 	require.NoError(t, schema.Retain(t.Context(), &failing{Conn: conn}, l, 1), "nothing must be executed if the TTL is the same")
 }
 

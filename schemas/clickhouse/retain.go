@@ -9,15 +9,15 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// Retain sets a TTL on the tables with measurements, unless they already have it: a part is dropped
+// Retain sets a TTL on the tables with measurements and states of detectors, unless they already have it: a part is dropped
 // when all of its rows are older than the given number of days. A part contains rows of one month.
 func Retain(ctx context.Context, c driver.Conn, l Layout, days int) error {
-	for table, column := range map[string]string{
-		l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from",
-		l.Derived("hours"): "hour",
+	for table, second := range map[string]string{
+		l.Local(): "toUnixTimestamp64Second(timestamp_from)", l.Derived("by_time"): "toUnixTimestamp64Second(timestamp_from)",
+		l.Derived("hours"): "toUnixTimestamp64Second(hour)", l.Table + "_health": "toUnixTimestamp(last_at)",
 	} {
 		// A TTL must be a DateTime, which overflows in 2106: a later time would wrap to the past.
-		ttl := fmt.Sprintf("TTL toDateTime(least(toUnixTimestamp64Second(%s) + %d, %d))", column, days*86400, uint32(math.MaxUint32))
+		ttl := fmt.Sprintf("TTL toDateTime(least(%s + %d, %d))", second, days*86400, uint32(math.MaxUint32))
 		var current []struct {
 			Engine string `ch:"engine_full"`
 		}

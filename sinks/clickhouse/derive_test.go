@@ -443,6 +443,8 @@ func testTraffic(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, fmt.Sprintf(two, 1)+"1", sick("1h"))
 	require.Equal(t, fmt.Sprintf(two, 4)+"2", sick("15m"))
 	require.Equal(t, fmt.Sprintf(two, 4)+"4", sick("5m"))
+	explained := store.Query(t, "EXPLAIN SELECT min(good) FROM "+a.name+"_15m")
+	require.Equal(t, 1, strings.Count(explained, "CreatingSet ("), "the sick hours are read once: %s", explained)
 	require.Equal(t, "2026-10-26 08:00:00\n2026-10-26 09:00:00", store.Query(t, fmt.Sprintf("SELECT hour FROM %s_compared(product_instance = 'aarhus', "+
 		"measure_type_code = 'speed', from = '2026-10-26 00:00:00', to = '2026-10-27 00:00:00', zone = 'Asia/Kolkata') WHERE NOT good ORDER BY ALL FORMAT TSVRaw", a.name)))
 	require.Equal(t, "23", compared("countIf(difference = 0 AND usual_speed = 60 - 2 * (toHour(hour) % 12))", "detector_code = 'D-1'"))

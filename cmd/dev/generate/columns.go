@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"trafficd/schemas/clickhouse"
+	"trafficd/schemas/contract"
 )
 
 var (
@@ -14,9 +15,9 @@ var (
 	columnPattern = regexp.MustCompile(`(?m)^ +(\w+) (.+) COMMENT '(.*)',?$`)
 )
 
-// archiveColumns returns the page about the archive with the table of the views' columns. Columns
-// with the same meaning share a row.
-func archiveColumns(text string) ([]byte, error) {
+// archiveTables returns the page about the archive with the tables of the states of health and of
+// the views' columns. Columns with the same meaning share a row.
+func archiveTables(text string) ([]byte, error) {
 	layout := clickhouse.Layout{Database: "trafficd", Table: "measurements"}
 	migrations, err := clickhouse.Migrations(layout)
 	if err != nil {
@@ -42,6 +43,23 @@ func archiveColumns(text string) ([]byte, error) {
 	rows := []string{"| Column | Type | Meaning | Views |", "|---|---|---|---|"}
 	for _, row := range columns {
 		rows = append(rows, fmt.Sprintf("%s %s |", row, strings.Join(views[row], ", ")))
+	}
+	states := []string{"| State | Rule | Tested | Used by forecasts |", "|---|---|---|---|"}
+	for _, s := range contract.HealthStates {
+		tested, used := "in each interval", "yes"
+		if s.Hourly() {
+			tested = "each hour"
+		}
+		if s.Off() {
+			tested = "off"
+		}
+		if s.Refused() {
+			used = "no"
+		}
+		states = append(states, fmt.Sprintf("| `%s` | %s | %s | %s |", s.Name, s.Rule, tested, used))
+	}
+	if text, err = replaceTable(text, "`measurements_detector_health` has what", states); err != nil {
+		return nil, err
 	}
 	text, err = replaceTable(text, "## Columns", rows)
 	return []byte(text), err

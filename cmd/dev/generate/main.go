@@ -1,6 +1,6 @@
 // Generate writes what is generated from Go: the help of the settings
 // (cmd/internal/conf/help.json), deployments/settings.yaml, and the tables of codes and rules in
-// the contract and in the OpenAPI document, and the table of the archive's columns. Run it at the
+// the contract and in the OpenAPI document, and the tables of the archive's columns and states. Run it at the
 // root of the repository; with --check it only reports files that differ.
 package main
 
@@ -54,7 +54,7 @@ func run(check bool) error {
 		settingsPath: func([]byte) ([]byte, error) { return printSettings() },
 		contractPath: func(old []byte) ([]byte, error) { return contractTables(string(old)) },
 		openAPIPath:  func(old []byte) ([]byte, error) { return openAPICodes(string(old)) },
-		archivePath:  func(old []byte) ([]byte, error) { return archiveColumns(string(old)) },
+		archivePath:  func(old []byte) ([]byte, error) { return archiveTables(string(old)) },
 	}
 	var differ []string
 	for _, path := range []string{helpPath, settingsPath, contractPath, openAPIPath, archivePath} { // the settings are printed with the help

@@ -8,10 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTables checks that the tables of codes are up to date; make generate-check also checks the
+// TestTables checks that the tables of codes, states of health and columns are up to date; make generate-check also checks the
 // settings.
 func TestTables(t *testing.T) {
-	for path, generate := range map[string]func(string) ([]byte, error){contractPath: contractTables, openAPIPath: openAPICodes} {
+	for path, generate := range map[string]func(string) ([]byte, error){
+		contractPath: contractTables, openAPIPath: openAPICodes, archivePath: archiveTables,
+	} {
 		old, err := os.ReadFile(filepath.Join("../../..", path))
 		require.NoError(t, err)
 		text, err := generate(string(old))

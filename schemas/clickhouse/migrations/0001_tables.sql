@@ -225,6 +225,7 @@ CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_health`
     rule              String CODEC(ZSTD(1))
 )
 ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/" .Table "_health") "{shard}-{replica}" "last_at"}}
+PARTITION BY toYYYYMM(first_at)
 ORDER BY (product_instance, state, detector_code, measure_type_code, first_at);
 
 -- The state of the forecaster. The rows of a day were computed from measurements before that day; in forecaster_values,

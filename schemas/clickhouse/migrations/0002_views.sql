@@ -87,25 +87,26 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_15m`
     average Float64 COMMENT 'sum / count; to average over several rows, use sum(sum) / sum(count)',
     good Bool COMMENT 'whether the detector was not found sick in this hour (UTC); avg(good) is the share of good rows'
 )
-AS SELECT product_instance, hour AS bucket, measure_type_code, detector_code,
-    count_1 AS count, thousandths_1 / 1000 + other_1 AS sum, sum / count AS average,
-    {{.Good "product_instance, measure_type_code, detector_code" "hour"}} AS good
-FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_1 > 0
-UNION ALL
-SELECT product_instance, hour + toIntervalMinute(15) AS bucket, measure_type_code, detector_code,
-    count_2 AS count, thousandths_2 / 1000 + other_2 AS sum, sum / count AS average,
-    {{.Good "product_instance, measure_type_code, detector_code" "hour"}} AS good
-FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_2 > 0
-UNION ALL
-SELECT product_instance, hour + toIntervalMinute(30) AS bucket, measure_type_code, detector_code,
-    count_3 AS count, thousandths_3 / 1000 + other_3 AS sum, sum / count AS average,
-    {{.Good "product_instance, measure_type_code, detector_code" "hour"}} AS good
-FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_3 > 0
-UNION ALL
-SELECT product_instance, hour + toIntervalMinute(45) AS bucket, measure_type_code, detector_code,
-    count_4 AS count, thousandths_4 / 1000 + other_4 AS sum, sum / count AS average,
-    {{.Good "product_instance, measure_type_code, detector_code" "hour"}} AS good
-FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_4 > 0
+AS SELECT product_instance, bucket, measure_type_code, detector_code, count, sum, average,
+    {{.Good "product_instance, measure_type_code, detector_code" "bucket"}} AS good
+FROM
+(
+    SELECT product_instance, hour AS bucket, measure_type_code, detector_code,
+        count_1 AS count, thousandths_1 / 1000 + other_1 AS sum, sum / count AS average
+    FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_1 > 0
+    UNION ALL
+    SELECT product_instance, hour + toIntervalMinute(15) AS bucket, measure_type_code, detector_code,
+        count_2 AS count, thousandths_2 / 1000 + other_2 AS sum, sum / count AS average
+    FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_2 > 0
+    UNION ALL
+    SELECT product_instance, hour + toIntervalMinute(30) AS bucket, measure_type_code, detector_code,
+        count_3 AS count, thousandths_3 / 1000 + other_3 AS sum, sum / count AS average
+    FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_3 > 0
+    UNION ALL
+    SELECT product_instance, hour + toIntervalMinute(45) AS bucket, measure_type_code, detector_code,
+        count_4 AS count, thousandths_4 / 1000 + other_4 AS sum, sum / count AS average
+    FROM `{{.Database}}`.`{{.Table}}_hours` FINAL WHERE count_4 > 0
+)
 COMMENT 'One row for each quarter of an hour, detector and measure type';
 
 CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_1h`

@@ -24,6 +24,7 @@ import (
 
 	"trafficd/cmd/forecaster/internal/model"
 	schema "trafficd/schemas/clickhouse"
+	"trafficd/schemas/contract"
 )
 
 const (
@@ -32,55 +33,22 @@ const (
 )
 
 // Test is a test of a detector's health. Its name is the state of the detectors that fail it.
-type Test struct {
-	Name   string
-	Hourly bool // needs complete hours, so it runs once an hour, others in every interval
-	off    bool // not run, because it names too many healthy detectors or misses too many sick ones
-	refuse bool // the values of a detector that fails it are worthless
-}
+type Test = contract.HealthState
 
 // Refused returns the states in which the values of a detector are worthless: forecasts do not use
 // them.
 func Refused() (states []string) {
 	for _, t := range Tests {
-		if t.refuse {
+		if t.Refused() {
 			states = append(states, t.Name)
 		}
 	}
 	return states
 }
 
-// Tests lists the tests in the order in which they run. They were measured with planted faults in
-// two months of 449 links of Aarhus (make health-eval), each of the length of three windows. A
-// detector that is named without a planted fault counts as wrong:
-//
-//   - silent: 111 detectors, all named; precision 1. feed: 11 feeds of 130 detectors, all named.
-//   - constant, zero and no_vehicles, of 111 stuck detectors: recall 0.91, precision 0.89. The recall is
-//     1 where equal values can be conclusive in three windows of 6 hours: a link with few vehicles needs
-//     longer. All 12 others are links whose real measurements are as the rule says, so that the
-//     precision is 1 without them.
-//   - the same, of 111 detectors at 0: recall 0.95 (1 where conclusive), precision 0.94 (1 without 7
-//     others, for which the rule is true).
-//   - level (off), of 111 that count double: precision 0.76, recall 0.95 of the links whose days differ by
-//     less than 20 %, which are 68 % of them. Real levels jump as well.
-//   - drift of 20 % (off), of 40: precision 0.55, recall 0.35. The days of three quarters of the links
-//     differ by more than 8 %, so that a fifth cannot be told from a usual week.
-//   - swapped (off), of 40: precision 0.95, recall 0.93.
-//   - clock (off), of 40: precision 0.94, recall 0.78.
-var Tests = []Test{
-	{Name: "silent"},
-	{Name: "feed"},
-	{Name: "few", Hourly: true},
-	{Name: "constant", Hourly: true, refuse: true},
-	{Name: "zero", Hourly: true, refuse: true},
-	{Name: "no_vehicles", Hourly: true, refuse: true},
-	{Name: "impossible", Hourly: true, refuse: true},
-	{Name: "range", Hourly: true, refuse: true},
-	{Name: "level", Hourly: true, off: true, refuse: true},
-	{Name: "drift", Hourly: true, off: true, refuse: true},
-	{Name: "swapped", Hourly: true, off: true, refuse: true},
-	{Name: "clock", Hourly: true, off: true, refuse: true},
-}
+// Tests lists the tests in the order in which they run. How well they find planted faults is in
+// schemas/clickhouse/README.md.
+var Tests = contract.HealthStates
 
 // Source is the archive of a product instance.
 type Source struct {
@@ -132,9 +100,13 @@ func (q *query) Usual() string  { return q.table("health_usual") }
 func (q *query) Health() string { return q.table("health") }
 func (q *query) Sick() string   { return q.table("sick_hours") }
 
+func (q *query) layout() schema.Layout {
+	return schema.Layout{Database: q.Database, Table: q.Table, Cluster: q.Cluster}
+}
+
 // Good returns an SQL expression that reports whether the detector was not found sick in an hour.
 func (q *query) Good() string {
-	return schema.Layout{Database: q.Database, Table: q.Table}.Good("product_instance, measure_type_code, detector_code", "hour")
+	return q.layout().Good("product_instance, measure_type_code, detector_code", "hour")
 }
 
 // At returns the time of the check, LastHour the end of the last complete hour.
@@ -242,10 +214,9 @@ var ErrIncomplete = errors.New("the hours of the archive are not complete yet")
 // number of detectors in each state.
 func (s *Source) CheckAll(ctx context.Context, at time.Time) (sick map[string]uint64, err error) {
 	q := &query{Source: s, at: at}
-	layout := schema.Layout{Database: s.Database, Table: s.Table, Cluster: s.Cluster}
 	var pending uint64
 	err = s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT count() FROM `%s`.`%s` FINAL WHERE derived = 0 AND first_received_at < %s",
-		s.Database, layout.Derived("blocks"), q.At())).Scan(&pending)
+		s.Database, q.layout().Derived("blocks"), q.At())).Scan(&pending)
 	if err == nil && pending > 0 {
 		return nil, ErrIncomplete
 	}
@@ -273,10 +244,10 @@ func (s *Source) CheckAll(ctx context.Context, at time.Time) (sick map[string]ui
 	}
 	for _, test := range Tests {
 		due := at
-		if test.Hourly {
+		if test.Hourly() {
 			due = at.Truncate(time.Hour)
 		}
-		if !test.off && last[test.Name].Before(due) {
+		if !test.Off() && last[test.Name].Before(due) {
 			if err := s.Check(ctx, test, at); err != nil {
 				return nil, err
 			}

@@ -72,7 +72,7 @@ func TestDetectorHealth(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, sick, "level")
 	for _, test := range Tests {
-		if test.off {
+		if test.Off() {
 			require.NoError(t, l.Check(t.Context(), test, noon))
 		}
 	}
