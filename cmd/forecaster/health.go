@@ -26,24 +26,30 @@ func (f *forecaster) watchHealth(ctx context.Context) {
 	for ctx.Err() == nil && !f.migrated.Load() {
 		sleep(ctx, time.Now().Add(time.Second))
 	}
+	var incomplete time.Time // since when; zero: it is not
 	for ctx.Err() == nil {
 		at := time.Now().Add(-f.cfg.Forecasts.Grace).Truncate(f.cfg.Model.Interval)
 		next := at.Add(f.cfg.Model.Interval + f.cfg.Forecasts.Grace)
 		sick, err := source.CheckAll(ctx, at)
+		if !errors.Is(err, health.ErrIncomplete) {
+			incomplete = time.Time{}
+		} else if incomplete.IsZero() {
+			incomplete = time.Now()
+		}
 		switch {
-		case errors.Is(err, health.ErrIncomplete): // as on the first start, too
-			next = time.Now().Add(retryAfter)
+		case !incomplete.IsZero() && time.Since(incomplete) < deriveTime: // as on the first start, too
+			next, err = time.Now().Add(retryAfter), nil
 		case err != nil && ctx.Err() == nil:
 			failures.WithLabelValues("health").Inc()
 			f.log.Warn().Err(err).Msg("cannot test the detectors' health; retrying")
 			next = time.Now().Add(time.Minute)
 		}
 		for _, test := range health.Tests {
-			if err == nil {
+			if err == nil && sick != nil {
 				sickDetectors.WithLabelValues(s.Instance, test.Name).Set(float64(sick[test.Name]))
 			}
 		}
-		f.state.Update(func(s *status) { s.sick = sick })
+		f.state.Update(func(s *status) { s.sick, s.health = sick, err })
 		sleep(ctx, next)
 	}
 }

@@ -60,7 +60,7 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 			return err
 		}
 		// Until a day has been learned, its tables are those of the day before: adapt need not begin again.
-		if fresh || f.learned == nil || !l.Day.Equal(f.learned.Day) || !l.Until.Equal(f.learned.Until) || l.Factor != f.learned.Factor {
+		if fresh || f.learned == nil || !l.Same(f.learned) {
 			f.learned = l
 		}
 	}

@@ -41,7 +41,8 @@ var (
 )
 
 const (
-	retryAfter = 5 * time.Second // delay before a failed round is retried
+	retryAfter = 5 * time.Second  // delay before a failed round is retried
+	deriveTime = 10 * time.Minute // for which the daemons may take to derive the hours of the archive
 
 	transactionTimeout = time.Minute // brokers abort a publication that takes longer
 
@@ -81,6 +82,7 @@ type status struct {
 	err     error     // of the latest round
 	learn   error     // of the latest attempt to learn
 	bounds  error     // of the latest attempt to adapt the bounds
+	health  error     // of the last tests of the detectors
 	invalid error     // the ignored detectors
 	streets map[model.Basis]int
 	sick    map[string]uint64 // number of detectors in each state of health
@@ -129,7 +131,7 @@ func (f *forecaster) readiness() ops.Readiness {
 	if age := time.Since(s.origin); !s.origin.IsZero() && age > 2*f.cfg.Model.Interval+f.cfg.Forecasts.Grace {
 		c.Add(ops.Degraded, ops.ForecasterFailing, fmt.Sprintf("the published forecasts are from %s", s.origin.UTC().Format(time.RFC3339)))
 	}
-	for _, err := range []error{s.err, s.learn, s.bounds} {
+	for _, err := range []error{s.err, s.learn, s.bounds, s.health} {
 		if err != nil {
 			c.Add(ops.Degraded, ops.ForecasterFailing, err.Error())
 		}

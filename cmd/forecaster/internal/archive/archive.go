@@ -473,8 +473,11 @@ func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, 
 }
 
 // Store stores the values that the forecasts from an origin use in place of those of sick
-// detectors.
+// detectors, if an interval ends at the origin.
 func (s *Source) Store(ctx context.Context, origin time.Time, imputed iter.Seq2[string, model.Forecast]) error {
+	if !origin.Truncate(s.Interval).Equal(origin) {
+		return nil
+	}
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"async_insert": 0}))
 	b, err := s.Conn.PrepareBatch(ctx, "INSERT INTO `"+s.Learned+"`.forecaster_imputed "+
 		"(product_instance, measure_type_code, timestamp_from, timestamp_to, detector_code, value, method)")
@@ -482,8 +485,9 @@ func (s *Source) Store(ctx context.Context, origin time.Time, imputed iter.Seq2[
 		return err
 	}
 	defer func() { _ = b.Close() }()
+	measure := strings.TrimSuffix(s.Measure, everything)
 	for code, f := range imputed {
-		if err := b.Append(s.Instance, s.Measure, origin.Add(-s.Interval), origin, code, f.Value, string(f.Basis)); err != nil {
+		if err := b.Append(s.Instance, measure, origin.Add(-s.Interval), origin, code, f.Value, string(f.Basis)); err != nil {
 			return err
 		}
 	}

@@ -122,6 +122,11 @@ type Learned struct {
 	Factor    float64   // from the unit of the values to km/h; 0 is 1
 }
 
+// Same reports whether both are of the same day and the same measurements.
+func (l *Learned) Same(other *Learned) bool {
+	return l.Day.Equal(other.Day) && l.Until.Equal(other.Until) && l.Factor == other.Factor
+}
+
 // KMH converts a value to km/h.
 func (l *Learned) KMH(value float64) float64 { return value * cmp.Or(l.Factor, 1) }
 
