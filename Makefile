@@ -119,7 +119,7 @@ chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 D
 
 .PHONY: simulate
 simulate: ## the daemon, its disk, its network and fakes of its stores under one seed, faster than time; SEED=1 HOURS=10, TRACE=yes shows each event
-	CGO_ENABLED=0 go test ./cmd/dev/chaos/simulate -count=1 -v -timeout 0 -run '^TestSimulate$$' -args -seed $(SEED) -hours $(HOURS) $(if $(TRACE),-trace) $(ARGS)
+	go run ./cmd/dev/chaos/simulate -first $(SEED) -count $(HOURS) $(if $(TRACE),-events) $(ARGS)
 
 .PHONY: simulate-planted
 simulate-planted: ## plant each bug of cmd/dev/chaos/simulate/testdata/planted, and print after how long the simulation finds it

@@ -1,16 +1,13 @@
-// Package simulate runs the daemon's intake, journal, deliveries and clients of the stores, with a
-// disk, a network and stores in memory, in one process on a fake clock. Seeds determine the faults
-// and what clients send. The judge of chaos compares what arrived with what was accepted.
-//
-// The order of goroutines, select, map iteration and math/rand are the runtime's, so two runs of a
-// seed have the same faults, but not the same events.
-package simulate
+package main
 
 import (
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +30,7 @@ var (
 
 // TestMain uses the coders of frames, which share channels, before the first bubble would own them.
 func TestMain(m *testing.M) {
+	runtime.MemProfileRate = 0 // samples use random numbers
 	first := batch.Response{Key: "key", Items: 1}
 	if err := batch.DecodeFrame(batch.AppendFrame(nil, new(batch.Batch), &first), new(batch.Batch), new(batch.Response)); err != nil {
 		panic(err)
@@ -55,9 +53,12 @@ var epoch = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 // simulate runs one schedule.
 func simulate(t *testing.T, seed uint64, length time.Duration, faults []fault, show io.Writer) (o outcome) {
 	cryptotest.SetGlobalRandom(t, seed)
+	dead := filepath.Join(t.TempDir(), "dead_letters.jsonl")
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(2 << 30)) // collects all the same beyond
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(epoch))
-		w := newWorld(t, seed, show)
+		w := newWorld(t, seed, dead, show)
 		defer w.close()
 		if err := w.startDaemon(); err != nil {
 			t.Fatal(err)
@@ -69,6 +70,7 @@ func simulate(t *testing.T, seed uint64, length time.Duration, faults []fault, s
 		}
 		for _, f := range faults {
 			time.Sleep(time.Until(w.start.Add(f.at)))
+			collect()
 			if !w.over() {
 				w.apply(f)
 			}
@@ -82,6 +84,12 @@ func simulate(t *testing.T, seed uint64, length time.Duration, faults []fault, s
 		o.hash, o.events, o.lost = w.trace.hash.Sum64(), w.trace.events, w.lost
 	})
 	return o
+}
+
+// collect frees memory while all goroutines wait. At other times, that would change their order.
+func collect() {
+	synctest.Wait()
+	runtime.GC()
 }
 
 // TestSimulate simulates the hours that the flags ask for, each with faults of its own.

@@ -1,4 +1,4 @@
-package simulate
+package main
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -115,10 +114,11 @@ func (tr *trace) add(format string, args ...any) {
 	}
 }
 
-// newWorld starts the stores. show, if not nil, receives the events.
-func newWorld(t *testing.T, seed uint64, show io.Writer) *world {
+// newWorld starts the stores. dead is the path of the dead-letter file. show, if not nil, receives
+// the events.
+func newWorld(t *testing.T, seed uint64, dead string, show io.Writer) *world {
 	w := &world{
-		t: t, start: time.Now(), disk: crashfs.New(seed), ledger: new(ledger.Ledger), dead: filepath.Join(t.TempDir(), "dead_letters.jsonl"),
+		t: t, start: time.Now(), disk: crashfs.New(seed), ledger: new(ledger.Ledger), dead: dead,
 	}
 	w.trace = &trace{start: w.start, hash: fnv.New64a(), out: show}
 	w.network = newNetwork(w.trace.add, w.point)

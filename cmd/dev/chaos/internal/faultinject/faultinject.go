@@ -25,10 +25,10 @@ import (
 //go:embed syscall.go.txt
 var syscallFile string
 
-// change replaces old, which must occur exactly once, with new in a file of the standard library.
-type change struct{ file, old, new string }
+// Change replaces Old, which must occur exactly once, with New in a file of the standard library.
+type Change struct{ File, Old, New string }
 
-var changes = []change{
+var changes = []Change{
 	{
 		"time/time.go",
 		"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",
@@ -55,19 +55,24 @@ var changes = []change{
 
 // Overlay writes the changed files to dir and returns the -overlay flag for go build.
 func Overlay(ctx context.Context, dir string) (argument string, err error) {
+	return Patch(ctx, dir, changes, map[string]string{"syscall/fault.go": syscallFile})
+}
+
+// Patch writes an overlay with changes of the standard library, and texts of additional files, to
+// dir. It returns the -overlay flag for go build.
+func Patch(ctx context.Context, dir string, changes []Change, texts map[string]string) (argument string, err error) {
 	defer must.Return(&err, "cannot patch the standard library")
 	goroot := must.Get(exec.CommandContext(ctx, "go", "env", "GOROOT").Output())
 	src := filepath.Join(strings.TrimSpace(string(goroot)), "src")
-	texts := map[string]string{"syscall/fault.go": syscallFile}
 	for _, c := range changes {
-		if texts[c.file] == "" {
-			texts[c.file] = string(must.Get(os.ReadFile(filepath.Join(src, c.file))))
+		if texts[c.File] == "" {
+			texts[c.File] = string(must.Get(os.ReadFile(filepath.Join(src, c.File))))
 		}
-		if n := strings.Count(texts[c.file], c.old); n != 1 {
+		if n := strings.Count(texts[c.File], c.Old); n != 1 {
 			return "", fmt.Errorf("cannot patch %s in the standard library: %q occurs %d times, not once; update the patches for this Go version",
-				c.file, c.old, n)
+				c.File, c.Old, n)
 		}
-		texts[c.file] = strings.Replace(texts[c.file], c.old, c.new, 1)
+		texts[c.File] = strings.Replace(texts[c.File], c.Old, c.New, 1)
 	}
 	must.Do(os.MkdirAll(dir, 0o755))
 	replace := map[string]string{}

@@ -108,7 +108,7 @@ func start(t *testing.T, faults *Faults, program string, args ...string) (next f
 // TestUnknownGoVersion checks that Overlay returns an error if the Go source does not contain the
 // text to replace.
 func TestUnknownGoVersion(t *testing.T) {
-	changes = append(changes, change{"time/time.go", "no such text", ""})
+	changes = append(changes, Change{"time/time.go", "no such text", ""})
 	defer func() { changes = changes[:len(changes)-1] }()
 	_, err := Overlay(t.Context(), t.TempDir())
 	require.ErrorContains(t, err, "update the patches")
