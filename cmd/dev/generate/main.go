@@ -1,7 +1,7 @@
 // Generate writes what is generated from Go: the help of the settings
 // (cmd/internal/conf/help.json), deployments/settings.yaml, and the tables of codes and rules in
-// the contract and in the OpenAPI document, and the tables of the archive's columns and states. Run it at the
-// root of the repository; with --check it only reports files that differ.
+// the contract and in the OpenAPI document, and the tables of the archive's columns and states. Run
+// it at the root of the repository; with --check it only reports files that differ.
 package main
 
 import (

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTables checks that the tables of codes, states of health and columns are up to date; make generate-check also checks the
-// settings.
+// TestTables checks that the tables of codes, states of health and columns are up to date; make
+// generate-check also checks the settings.
 func TestTables(t *testing.T) {
 	for path, generate := range map[string]func(string) ([]byte, error){
 		contractPath: contractTables, openAPIPath: openAPICodes, archivePath: archiveTables,
