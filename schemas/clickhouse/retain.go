@@ -9,8 +9,9 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// Retain sets a TTL on the tables with measurements and states of detectors, unless they already have it: a part is dropped
-// when all of its rows are older than the given number of days. A part contains rows of one month.
+// Retain sets a TTL on the tables with measurements and states of detectors, unless they already
+// have it: a part is dropped when all of its rows are older than the given number of days. A part
+// contains rows of one month.
 func Retain(ctx context.Context, c driver.Conn, l Layout, days int) error {
 	for table, second := range map[string]string{
 		l.Local(): "toUnixTimestamp64Second(timestamp_from)", l.Derived("by_time"): "toUnixTimestamp64Second(timestamp_from)",

@@ -234,7 +234,9 @@ func (c Config) grants() []string {
 	}
 	receipts := "ON " + c.layout().Receipts()
 	list = append(list, "INSERT "+receipts, "SELECT "+receipts)
-	for _, name := range []string{"registry", "detectors", "last", "1h", "current", "health", "detector_health", "sick_hours"} { // package sites
+	for _, name := range []string{ // for the map (package sites)
+		"registry", "detectors", "last", "1h", "current", "health", "detector_health", "sick_hours",
+	} {
 		list = append(list, fmt.Sprintf("SELECT ON `%s`.`%s_%s`", c.Database, c.Table, name))
 	}
 	if c.Migrate {

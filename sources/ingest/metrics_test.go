@@ -96,9 +96,9 @@ func TestClientPeriod(t *testing.T) {
 	f(850, 950, append(repeat(50, 60), repeat(20, 900)...)...)               // a new period
 }
 
-// TestClientFreshness checks that the newest interval of a client, and the lag that is usual for it,
-// follow batches with newer intervals only, and that a detector whose clock is ahead does not hide
-// that nothing newer comes.
+// TestClientFreshness checks that the newest interval of a client, and the lag that is usual for
+// it, follow batches with newer intervals only, and that a detector whose clock is ahead does not
+// hide that nothing newer comes.
 func TestClientFreshness(t *testing.T) {
 	const client = "fresh"
 	var p pace

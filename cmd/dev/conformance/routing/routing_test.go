@@ -220,8 +220,8 @@ type trip struct {
 // engine asks a routing engine for a route between two nodes; ok is false if there is none.
 type engine func(from, to int64) (trip, bool)
 
-// requireFollows checks that an engine uses the speeds of the layer, avoids closed streets, and does
-// both after changes.
+// requireFollows checks that an engine uses the speeds of the layer, avoids closed streets, and
+// does both after changes.
 func (w *world) requireFollows(route engine) {
 	t := w.T
 	t.Helper()
@@ -341,8 +341,8 @@ func TestValhalla(t *testing.T) {
 	w.requireFollows(func(from, to int64) (trip, bool) { return w.valhalla(base, from, to) })
 }
 
-// valhalla asks for a route now. With date_time, Valhalla uses live speeds; with the type 3, it does
-// so for the whole route instead of blending others in.
+// valhalla asks for a route now. With date_time, Valhalla uses live speeds; with the type 3, it
+// does so for the whole route instead of blending others in.
 func (w *world) valhalla(base string, from, to int64) (r trip, ok bool) {
 	type location struct {
 		Lat float64 `json:"lat"`

@@ -26,8 +26,8 @@ type Arc struct {
 	Metres   float64
 }
 
-// Path is a course along the map without U-turns. Its ends are in its first and last stretch between
-// two junctions.
+// Path is a course along the map without U-turns. Its ends are in its first and last stretch
+// between two junctions.
 type Path struct {
 	Arcs       []Arc
 	Start, End float64 // metres of the first and the last stretch that do not belong to it

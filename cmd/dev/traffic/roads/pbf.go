@@ -1,5 +1,5 @@
-// Package roads makes maps of made-up towns in the format of OpenStreetMap, with roads that are hard
-// to tell apart: dual carriageways, roundabouts, service roads beside main roads, bridges.
+// Package roads makes maps of made-up towns in the format of OpenStreetMap, with roads that are
+// hard to tell apart: dual carriageways, roundabouts, service roads beside main roads, bridges.
 package roads
 
 import (

@@ -208,7 +208,8 @@ func (s *Source) Learn(ctx context.Context, at time.Time) error {
 
 // ErrIncomplete reports that the hours of the archive lack measurements that were received before
 // the check: tests would miss them.
-var ErrIncomplete = errors.New("the hours of the archive lack measurements that it has; check that a daemon runs with clickhouse.derive_interval above 0")
+var ErrIncomplete = errors.New("the hours of the archive lack measurements that it has; " +
+	"check that a daemon runs with clickhouse.derive_interval above 0")
 
 // CheckAll runs all tests on the measurements before at, unless they have been run, and returns the
 // number of detectors in each state.

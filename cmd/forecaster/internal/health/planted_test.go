@@ -41,8 +41,8 @@ type lab struct {
 	half     string // condition on the detectors in which faults are planted
 }
 
-// heldOut is the condition on the detectors whose faults measure the tests. Thresholds are chosen with
-// the others.
+// heldOut is the condition on the detectors whose faults measure the tests. Thresholds are chosen
+// with the others.
 const heldOut = "cityHash64(detector_code, 7) % 2 = 1"
 
 func newLab(t testing.TB) *lab {

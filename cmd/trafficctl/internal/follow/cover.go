@@ -13,7 +13,8 @@ import (
 	"trafficd/cmd/trafficctl/internal/route"
 )
 
-// minSpeed is the lowest speed of a street that is not closed, in km/h: for engines, 0 means closed.
+// minSpeed is the lowest speed of a street that is not closed, in km/h: for engines, 0 means
+// closed.
 const minSpeed = 1
 
 // speed is the speed of a street in km/h.

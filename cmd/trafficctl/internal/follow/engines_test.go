@@ -129,8 +129,8 @@ func TestOSRM(t *testing.T) {
 	require.ErrorContains(t, err, "cannot read the segment speed file --output")
 }
 
-// tileOf returns a tile with two directed edges for each match, forwards and backwards, in Valhalla's
-// layout.
+// tileOf returns a tile with two directed edges for each match, forwards and backwards, in
+// Valhalla's layout.
 func tileOf(id uint64, matches []route.Match) []byte {
 	var infos []byte
 	edges := make([]byte, 0, len(matches)*2*tileEdgeSize)

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Layout of Valhalla's routing tiles, which has been the same in all its versions 3. Names are those
-// of its sources.
+// Layout of Valhalla's routing tiles, which has been the same in all its versions 3. Names are
+// those of its sources.
 const (
 	tileHeaderSize     = 272 // GraphTileHeader
 	tileNodeSize       = 32  // NodeInfo

@@ -20,8 +20,8 @@ import (
 	"trafficd/pipeline/lib/replace"
 )
 
-// Layout of Valhalla's file of live speeds: an archive with a file for each tile, which has a header
-// (TrafficTileHeader) and a record (TrafficSpeed) for each directed edge of the tile.
+// Layout of Valhalla's file of live speeds: an archive with a file for each tile, which has a
+// header (TrafficTileHeader) and a record (TrafficSpeed) for each directed edge of the tile.
 const (
 	trafficHeaderSize = 32 // tile, time of the update in seconds since 1970, number of edges, version
 	trafficUpdated    = 8
@@ -39,8 +39,8 @@ const (
 	closedCongestion = 63  // congestion has 6 bits, 0: unknown, 1: none
 )
 
-// valhalla updates the records in the file while Valhalla reads them: both have mapped the file, and
-// a record is stored at once.
+// valhalla updates the records in the file while Valhalla reads them: both have mapped the file,
+// and a record is stored at once.
 type valhalla struct {
 	image []byte
 	tiles map[uint64]int // offsets of the tiles' headers

@@ -156,10 +156,10 @@ type lineString struct {
 	Coordinates [][2]float64 `json:"coordinates"`
 }
 
-// featureOf returns a street as a GeoJSON feature (RFC 7946). Without a course, it has the points of
-// the street's code. If this cannot be decoded, it has no geometry but a note with the reason. If there is only one period, as
-// with a horizon, its times and valid speed are also top-level properties, which mapping
-// applications use to style features.
+// featureOf returns a street as a GeoJSON feature (RFC 7946). Without a course, it has the points
+// of the street's code. If this cannot be decoded, it has no geometry but a note with the reason.
+// If there is only one period, as with a horizon, its times and valid speed are also top-level
+// properties, which mapping applications use to style features.
 func featureOf(f *pb.StreetForecast, course [][2]float64) feature {
 	periods := make([]any, len(f.Forecast))
 	for i, p := range f.Forecast {

@@ -418,8 +418,8 @@ func (m *matcher) build(r *reference, chosen []*state) (match Match, ok bool) {
 	return match, true
 }
 
-// cut returns a position moved by a share of a leg. If there is a node within the share's tolerance,
-// it returns the node's position: most streets end at nodes.
+// cut returns a position moved by a share of a leg. If there is a node within the share's
+// tolerance, it returns the node's position: most streets end at nodes.
 func cut(at []float64, position, leg, share float64) float64 {
 	tolerance := float64(nodeMetres)
 	if share > 0 {

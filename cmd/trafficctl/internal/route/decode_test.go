@@ -153,8 +153,8 @@ func readMap(t testing.TB, path string) *roads.Map {
 	return &m
 }
 
-// TestRealMap matches streets of Delaware, whose map the library for the format is tested with. It is
-// © OpenStreetMap contributors, ODbL 1.0.
+// TestRealMap matches streets of Delaware, whose map the library for the format is tested with. It
+// is © OpenStreetMap contributors, ODbL 1.0.
 func TestRealMap(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/paulmach/osm").Output()
 	require.NoError(t, err)

@@ -72,7 +72,8 @@ func (n *Network) position(node int32) [2]float64 {
 // metresPerDegree is the length of a degree of latitude on a sphere with the earth's mean radius.
 const metresPerDegree = 6_371_008.8 * math.Pi / 180
 
-// vector returns the metres east and north from a to b, on a plane that touches the earth near them.
+// vector returns the metres east and north from a to b, on a plane that touches the earth near
+// them.
 func vector(a, b [2]float64) (x, y float64) {
 	return (b[0] - a[0]) * metresPerDegree * math.Cos((a[1]+b[1])*math.Pi/360), (b[1] - a[1]) * metresPerDegree
 }

@@ -26,9 +26,10 @@ type queued struct {
 
 func newSearch(n *Network) *search { return &search{Network: n, reached: make([]reached, len(n.ids))} }
 
-// explore finds the shortest paths from the end of an edge to nodes, and calls found for each that it
-// reaches. Each path ends with an edge of a candidate, which is near position: this and a limit in
-// metres bound the search. The paths have roads of class or more important ones only, and no U-turns.
+// explore finds the shortest paths from the end of an edge to nodes, and calls found for each that
+// it reaches. Each path ends with an edge of a candidate, which is near position: this and a limit
+// in metres bound the search. The paths have roads of class or more important ones only, and no
+// U-turns.
 func (s *search) explore(from edge, targets []int32, position [2]float64, limit float64, class uint8,
 	found func(target int32, metres float64),
 ) {

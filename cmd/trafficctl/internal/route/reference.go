@@ -58,8 +58,8 @@ const (
 	drawnTolerance = 5 // of a distance in a geometry, in metres
 )
 
-// fromGeometry returns the reference of a line: its ends, and points at its bends. ok is false if it
-// has no length.
+// fromGeometry returns the reference of a line: its ends, and points at its bends. ok is false if
+// it has no length.
 func fromGeometry(line [][2]float64) (r reference, ok bool) {
 	r.tolerance = drawnTolerance
 	at := make([]float64, len(line)) // metres from the start

@@ -1,5 +1,5 @@
-// Package czlib replaces the binding of zlib that the reader of OpenStreetMap uses if cgo is enabled:
-// building trafficctl must not need the headers of zlib.
+// Package czlib replaces the binding of zlib that the reader of OpenStreetMap uses if cgo is
+// enabled: building trafficctl must not need the headers of zlib.
 package czlib
 
 import (
