@@ -19,6 +19,7 @@ import type { Geometry } from "./network";
 import { css, label, type Palette, type Scale, widths } from "./palette";
 import type { Roads } from "./roads";
 import type { SitesState } from "./sites";
+import { staleness } from "./staleness";
 
 /** Age and coverage of the layer, updated every second. A stale layer gets a banner across the map. */
 export function Freshness(props: {
@@ -65,22 +66,6 @@ export function Freshness(props: {
       )}
     </>
   );
-}
-
-/** Why the layer is stale according to the daemon; empty if it is not. */
-function staleness(
-  state: LayerState,
-  age: number | undefined,
-  now: number,
-  limits: { staleAfter: number; nearest: number; streets: number },
-): string {
-  if (!state.coveredUntil) return "No street has a current or future forecast.";
-  if (Date.parse(state.coveredUntil) <= now + 60_000 * limits.nearest)
-    return `The last one ends at ${zoned(state.coveredUntil)}, before the first horizon.`;
-  if (age !== undefined && age > limits.staleAfter) {
-    return `The newest data is ${duration(age)} old, more than the limit of ${duration(limits.staleAfter)}.`;
-  }
-  return "";
 }
 
 /** The sites on the map, and why their speeds are not current. */

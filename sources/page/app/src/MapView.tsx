@@ -318,7 +318,9 @@ export default function MapView(props: {
       low: values.low,
       high: values.high,
       freeFlow: values.freeFlow,
-      delay: values.speed.map((v, i) => delay(v, values.freeFlow[i], values.length[i])),
+      get delay() {
+        return values.speed.map((v, i) => delay(v, values.freeFlow[i], values.length[i]));
+      },
       worst: worstAt[0].streets,
     };
   }, [geometry, values, minutes, typical, scale, worstAt]);

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { readAddress, writeAddress } from "./address";
 import { delay, worst } from "./delays";
 import { along, joined, speedsAt } from "./roads";
+import { staleness } from "./staleness";
 
 test("the delay is the travel time beyond that of free traffic", () => {
   expect(delay(10, 50, 1000)).toBeCloseTo(6 - 1.2, 6);
@@ -76,4 +77,14 @@ test("streets follow the road where its course is known", () => {
   ];
   expect(speeds("a")).toEqual([Number.NaN, 10, Number.NaN]);
   expect(speeds("b")).toEqual([Number.NaN, Number.NaN, Number.NaN]); // the forecaster has other streets since
+});
+
+test("a layer without streets is not stale, but one whose streets have no forecast is", () => {
+  const limits = { staleAfter: 60, nearest: 30, streets: 0 };
+  expect(staleness({}, undefined, 0, limits)).toBe("");
+  expect(staleness({}, undefined, 0, { ...limits, streets: 1 })).toContain("No street has");
+  const until = { coveredUntil: "2026-01-01T01:00:00Z" };
+  const now = Date.parse("2026-01-01T00:00:00Z");
+  expect(staleness(until, 61, now, { ...limits, streets: 1 })).toContain("more than the limit of");
+  expect(staleness(until, 59, now, { ...limits, streets: 1 })).toBe("");
 });
