@@ -202,8 +202,16 @@ func (s *Source) Learn(ctx context.Context, at time.Time) error {
 	if err != nil {
 		return fmt.Errorf("cannot compute what is usual for the detectors: %w", err)
 	}
-	return s.exec(ctx, fmt.Sprintf("ALTER TABLE %s DROP PARTITION (%s, toDate(%s))", q.Usual(), quote(s.Instance),
-		quote(model.Day(day, -keepDays).Format(time.DateOnly))))
+	var old []struct { // more than one after days without the forecaster
+		Day time.Time `ch:"day"`
+	}
+	err = s.Conn.Select(ctx, &old, fmt.Sprintf("SELECT DISTINCT day FROM %s WHERE product_instance = %s AND day <= %s",
+		q.Usual(), quote(s.Instance), quote(model.Day(day, -keepDays).Format(time.DateOnly))))
+	for _, o := range old {
+		err = errors.Join(err, s.exec(ctx, fmt.Sprintf("ALTER TABLE %s DROP PARTITION (%s, toDate(%s))",
+			q.Usual(), quote(s.Instance), quote(o.Day.Format(time.DateOnly)))))
+	}
+	return err
 }
 
 // ErrIncomplete reports that the hours of the archive lack measurements that were received before

@@ -200,4 +200,9 @@ func TestStuckForWeeks(t *testing.T) {
 	}
 	require.Equal(t, "1", l.query(t, "SELECT levels[13] BETWEEN 9 AND 14 AND days >= 5 AS usual FROM trafficd.measurements_health_usual "+
 		"WHERE detector_code = 'stuck' ORDER BY day DESC LIMIT 1"))
+
+	const kept = "SELECT count(DISTINCT day) FROM trafficd.measurements_health_usual"
+	require.Equal(t, "7", l.query(t, kept))
+	require.NoError(t, l.Learn(t.Context(), start.AddDate(0, 0, days+4).Add(12*time.Hour)))
+	require.Equal(t, "3", l.query(t, kept), "also those that would have been dropped on days without the forecaster")
 }
