@@ -180,7 +180,8 @@ func explainDetector(w io.Writer, f model.Forecast, d model.Detail, unit string,
 	if math.IsNaN(f.Low) {
 		fmt.Fprintln(w, "  no bounds are known")
 	} else {
-		fmt.Fprintf(w, "  8 of 10 values are between %.1f and %.1f %s; published bounds are adapted to the misses of the last days\n", max(0, f.Low), f.High, unit)
+		fmt.Fprintf(w, "  8 of 10 values are between %.1f and %.1f %s; published bounds are adapted to the misses of the last days\n",
+			max(0, f.Low), f.High, unit)
 	}
 	return f.Value
 }
