@@ -120,7 +120,7 @@ type Result struct {
 	Items      int // accepted + rejected
 	Accepted   int
 	Duplicates int              // accepted items that, in the archive, replace an earlier item of the same batch
-	Newest     int64            // end of the newest accepted interval, Unix time in nanoseconds; 0: none, or unknown for a replay
+	Newest     int64            // end of the newest accepted interval, Unix time in nanoseconds; 0: none, a replay or a dry run
 	Replay     bool             // the result is from an earlier request with the same Idempotency-Key
 	Detectors  *Detectors       // the snapshot that the items were validated against; nil for a replay
 	Allowed    contract.Allowed // for the descriptions of the rejections
