@@ -150,7 +150,7 @@ func (w *watched) QueryRow(ctx context.Context, sql string, args ...any) driver.
 // from being learned.
 func (w *town) testUncovered(t *testing.T) {
 	f := w.start(t)
-	f.source.Conn, f.source.Instance = &watched{Conn: f.source.Conn}, "nobody"
+	f.source.Conn, f.source.Instance = &watched{Conn: f.source.Conn}, "unknown"
 	ctx, stop := context.WithCancel(t.Context())
 	var learning sync.WaitGroup
 	learning.Go(func() { f.learn(ctx) })

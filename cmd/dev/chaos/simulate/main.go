@@ -27,10 +27,10 @@ import (
 )
 
 var (
-	runSeed   = flag.Uint64("first", 1, "first seed")
-	runHours  = flag.Int("count", 10, "simulated hours, each with the next seed")
-	runRepeat = flag.Int("runs", 1, "number of runs of each seed, whose events must have the same hash")
-	runShow   = flag.Bool("events", false, "show the events")
+	startSeed  = flag.Uint64("first", 1, "first seed")
+	seedCount  = flag.Int("count", 10, "simulated hours, each with the next seed")
+	runCount   = flag.Int("runs", 1, "number of runs of each seed, whose events must have the same hash")
+	showEvents = flag.Bool("events", false, "show the events")
 )
 
 // changes make the runtime's random numbers a sequence of the bubble and those of maps follow the
@@ -97,8 +97,8 @@ func run(ctx context.Context) (err error) {
 		working.Go(func() {
 			mu.Lock()
 			defer mu.Unlock()
-			for next < uint64(*runHours) {
-				seed := *runSeed + next
+			for next < uint64(*seedCount) {
+				seed := *startSeed + next
 				next++
 				mu.Unlock()
 				faults, failed := simulateSeed(ctx, program, seed)
@@ -110,7 +110,7 @@ func run(ctx context.Context) (err error) {
 	working.Wait()
 	took := time.Since(began)
 	fmt.Printf("simulated %d seeds %d times with %d faults each time in %s: %.0f hours a minute\n",
-		next, *runRepeat, total, took.Round(time.Second), float64(next)*float64(*runRepeat)/took.Minutes())
+		next, *runCount, total, took.Round(time.Second), float64(next)*float64(*runCount)/took.Minutes())
 	return err
 }
 
@@ -118,12 +118,12 @@ func run(ctx context.Context) (err error) {
 func simulateSeed(ctx context.Context, program string, seed uint64) (faults int, err error) {
 	var first string
 	equal := 0
-	for range *runRepeat {
+	for range *runCount {
 		run := exec.CommandContext(ctx, program, "-test.run=^TestSimulate$", "-test.v", "-test.timeout=0",
-			"-seed="+strconv.FormatUint(seed, 10), "-hours=1", "-trace="+strconv.FormatBool(*runShow))
+			"-seed="+strconv.FormatUint(seed, 10), "-hours=1", "-trace="+strconv.FormatBool(*showEvents))
 		run.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
 		out, err := run.CombinedOutput()
-		if *runShow || err != nil {
+		if *showEvents || err != nil {
 			fmt.Printf("%s", out)
 		}
 		if err != nil {
@@ -138,8 +138,8 @@ func simulateSeed(ctx context.Context, program string, seed uint64) (faults int,
 		}
 	}
 	fmt.Println(first)
-	if equal != *runRepeat {
-		return faults, fmt.Errorf("seed %d: only %d of %d runs have the same events", seed, equal, *runRepeat)
+	if equal != *runCount {
+		return faults, fmt.Errorf("seed %d: only %d of %d runs have the same events", seed, equal, *runCount)
 	}
 	return faults, nil
 }
