@@ -99,7 +99,7 @@ test: ## run all tests but conformance, also those on real stores; a skipped tes
 conformance: ## run third-party clients, browsers, proxies and Prometheus against the daemon
 	@.ci/setup test
 	@$(MAKE) --no-print-directory programs
-	.ci/test --twice ./cmd/dev/conformance/... # browsers and other programs sometimes fail for reasons of their own
+	.ci/test ./cmd/dev/conformance/...
 
 .PHONY: race
 race: programs ## run tests with the race detector, on fakes at the wire; STORES=all also on real stores, RACE=packages

@@ -177,10 +177,10 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 		sum += math.Round(s.value * 1000)
 	}
 	for _, a := range []*archive{one, two} {
-		require.Equal(t, "800", a.store.Query(t, "SELECT count() FROM "+a.name+" FINAL"))
-		require.Equal(t, fmt.Sprintf("800\t%.0f", sum), a.store.Query(t, "SELECT count(), sum(toInt64(round(value * 1000))) FROM "+a.name+"_current"))
 		// A replica that was busy during an INSERT gets its rows later.
 		require.Eventually(t, func() bool { return a.count("count()") == 1700 }, time.Minute, 100*time.Millisecond, "each row must be inserted once")
+		require.Equal(t, "800", a.store.Query(t, "SELECT count() FROM "+a.name+" FINAL"))
+		require.Equal(t, fmt.Sprintf("800\t%.0f", sum), a.store.Query(t, "SELECT count(), sum(toInt64(round(value * 1000))) FROM "+a.name+"_current"))
 		require.Equal(t, "2", a.store.Query(t, "SELECT uniqExact(_shard_num) FROM "+a.name))
 		require.Equal(t, "1", a.store.Query(t, "SELECT max(shards) FROM (SELECT uniqExact(_shard_num) AS shards FROM "+a.name+" GROUP BY product_instance, detector_code)"))
 	}
