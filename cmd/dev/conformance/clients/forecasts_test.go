@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -40,18 +41,10 @@ const (
 func TestForecastClients(t *testing.T) {
 	needs.Everything(t, "a real ClickHouse, Apache Kafka and several clients")
 	published := publishedForecasts()
-	file := filepath.Join(t.TempDir(), "forecasts.json")
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(published)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, text, 0o644))
-
+	file := forecastFile(t, published)
 	f := func(settings ...string) {
 		t.Helper()
-		d := daemontest.New(t, settings...)
-		d.Keys(daemontest.KeyEntry(mapKey, "forecast", mapZone))
-		d.Run().Await(http.StatusOK)
-		d.AwaitLayer(mapKey)
-		requireClientsRead(t, d, published)
+		requireClientsRead(t, serveLayer(t, settings...), published)
 	}
 	f("forecasts.feed=file", "forecasts.file.path="+file)
 
@@ -62,6 +55,83 @@ func TestForecastClients(t *testing.T) {
 	c := stores.StartClickHouse(t)
 	fillTable(t, c, published)
 	f("forecasts.feed=clickhouse", "forecasts.clickhouse.address="+c.TCP, "forecasts.clickhouse.query=SELECT * FROM road.forecasts")
+}
+
+// addedMember matches a member of forecast.proto that its first version did not have.
+var addedMember = regexp.MustCompile(`(?m)^  optional \w+ (length|free_flow_speed|speed_low|speed_high|basis|closed) = \d+;\n`)
+
+// TestOldGeneratedClients checks that Python and Java code that protoc has generated from the first
+// version of forecast.proto reads the same streets and periods from a layer with all later members.
+func TestOldGeneratedClients(t *testing.T) {
+	needs.Everything(t, "protoc, Python and Java")
+	want := publishedForecasts()
+	d := serveLayer(t, "forecasts.feed=file", "forecasts.file.path="+forecastFile(t, want))
+	for _, s := range want.StreetForecast {
+		s.Length, s.FreeFlowSpeed = nil, nil
+		for _, p := range s.Forecast {
+			p.SpeedLow, p.SpeedHigh, p.Basis, p.Closed = nil, nil, nil, nil
+		}
+	}
+	base, dir := "http://"+d.API, t.TempDir()
+	daemontest.DownloadSchemas(t, base, dir)
+	definition := filepath.Join(dir, "trafficd", "v1", "forecast.proto")
+	text, err := os.ReadFile(definition)
+	require.NoError(t, err)
+	require.Len(t, addedMember.FindAll(text, -1), 6)
+	write(t, definition, string(addedMember.ReplaceAll(text, nil)))
+	layer := filepath.Join(dir, "layer.pb")
+	fetchLayer(t, base, layer)
+
+	foreign.Run(t, "protoc", "--proto_path="+dir, "--python_out="+dir, "--java_out="+dir, "trafficd/v1/forecast.proto")
+	requireLayer(t, "Python", want, fromLines(t, foreign.Run(t, protobufPython(t), filepath.Join("testdata", "layer.py"), dir, layer)))
+
+	libraries := foreign.Jars(t, "consumer", filepath.Join("testdata", "consumers", "pom.xml"))
+	foreign.Run(t, "javac", "-cp", libraries, "-d", dir, filepath.Join("testdata", "Layer.java"), filepath.Join(dir, "trafficd", "v1", "Forecast.java"))
+	java := foreign.Java("-cp", dir+string(filepath.ListSeparator)+libraries, "Layer", layer)
+	requireLayer(t, "Java", want, fromLines(t, foreign.Run(t, java.Path, java.Args[1:]...)))
+}
+
+// forecastFile stores forecasts for the feed "file".
+func forecastFile(t *testing.T, published *pb.StreetForecastResponse) (path string) {
+	t.Helper()
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(published)
+	require.NoError(t, err)
+	return write(t, filepath.Join(t.TempDir(), "forecasts.json"), string(text))
+}
+
+// serveLayer runs a daemon that has forecasts.
+func serveLayer(t *testing.T, settings ...string) *daemontest.Trafficd {
+	t.Helper()
+	d := daemontest.New(t, settings...)
+	d.Keys(daemontest.KeyEntry(mapKey, "forecast", mapZone))
+	d.Run().Await(http.StatusOK)
+	d.AwaitLayer(mapKey)
+	return d
+}
+
+// fetchLayer stores the layer with all members, and returns it.
+func fetchLayer(t *testing.T, base, path string, options ...string) []byte {
+	t.Helper()
+	foreign.Run(t, "curl", append(options, "-sS", "--fail", "-H", "Authorization: apiKey "+mapKey, "-o", path, base+layers.Path+"?fields=all")...)
+	body, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return body
+}
+
+// requireLayer checks that a client has read the published forecasts, with the client's time zone.
+func requireLayer(t *testing.T, client string, published, got *pb.StreetForecastResponse) {
+	t.Helper()
+	require.Len(t, got.StreetForecast, len(published.StreetForecast), client)
+	slices.SortFunc(got.StreetForecast, func(a, b *pb.StreetForecast) int {
+		return cmp.Or(cmp.Compare(a.Street, b.Street), cmp.Compare(a.Fromnode, b.Fromnode))
+	})
+	for i, s := range published.StreetForecast {
+		want := proto.Clone(s).(*pb.StreetForecast)
+		for _, p := range want.Forecast {
+			p.Timezone = mapZone
+		}
+		require.True(t, proto.Equal(want, got.StreetForecast[i]), "%s: got %v, want %v", client, got.StreetForecast[i], want)
+	}
 }
 
 // publishedForecasts returns values that clients may get wrong: the limits of each type, and
@@ -131,46 +201,22 @@ func literal[T any](v *T) string {
 func requireClientsRead(t *testing.T, d *daemontest.Trafficd, published *pb.StreetForecastResponse) {
 	t.Helper()
 	base, dir := "http://"+d.API, t.TempDir()
-	want := proto.Clone(published).(*pb.StreetForecastResponse)
-	for _, s := range want.StreetForecast {
-		for _, p := range s.Forecast {
-			p.Timezone = mapZone
-		}
-	}
-	requireSame := func(client string, got *pb.StreetForecastResponse) {
-		t.Helper()
-		require.Len(t, got.StreetForecast, len(want.StreetForecast), client)
-		slices.SortFunc(got.StreetForecast, func(a, b *pb.StreetForecast) int {
-			return cmp.Or(cmp.Compare(a.Street, b.Street), cmp.Compare(a.Fromnode, b.Fromnode))
-		})
-		for i := range want.StreetForecast {
-			require.True(t, proto.Equal(want.StreetForecast[i], got.StreetForecast[i]), "%s: got %v, want %v", client, got.StreetForecast[i], want.StreetForecast[i])
-		}
-	}
-
 	daemontest.DownloadSchemas(t, base, dir)
 	layer := filepath.Join(dir, "layer.pb")
-	curl := func(options ...string) []byte {
-		t.Helper()
-		foreign.Run(t, "curl", append(options, "-sS", "--fail", "-H", "Authorization: apiKey "+mapKey, "-o", layer, base+layers.Path+"?fields=all")...)
-		body, err := os.ReadFile(layer)
-		require.NoError(t, err)
-		return body
-	}
-	require.Equal(t, curl(), curl("--compressed"))
+	require.Equal(t, fetchLayer(t, base, layer), fetchLayer(t, base, layer, "--compressed"))
 
 	foreign.Run(t, "protoc", "--proto_path="+dir, "--python_out="+dir, "trafficd/v1/forecast.proto")
-	requireSame("Python", fromLines(t, foreign.Run(t, protobufPython(t), filepath.Join("testdata", "layer.py"), dir, layer)))
+	requireLayer(t, "Python", published, fromLines(t, foreign.Run(t, protobufPython(t), filepath.Join("testdata", "layer.py"), dir, layer)))
 
 	var byProtoc pb.StreetForecastResponse
 	decoded := foreign.Run(t, "bash", "-c", `protoc --proto_path="$1" --decode trafficd.v1.StreetForecastResponse trafficd/v1/forecast.proto <"$2"`, "bash", dir, layer)
 	require.NoError(t, prototext.Unmarshal(decoded, &byProtoc))
-	requireSame("protoc", &byProtoc)
+	requireLayer(t, "protoc", published, &byProtoc)
 
 	var byTrafficctl pb.StreetForecastResponse
 	shown := foreign.Run(t, foreign.Trafficctl(t), "forecast", "get", "--url", base, "--key", mapKey, "--format", "json")
 	require.NoError(t, protojson.Unmarshal(shown, &byTrafficctl))
-	requireSame("trafficctl", &byTrafficctl)
+	requireLayer(t, "trafficctl", published, &byTrafficctl)
 }
 
 // fromLines reads a street as JSON from each line.

@@ -14,7 +14,9 @@ from trafficd.v1 import forecast_pb2  # noqa: E402
 
 
 def optional(message, *names):
-    return {name: getattr(message, name) for name in names if message.HasField(name)}
+    """Returns the members that are set, of those that the definition has: an older one has fewer."""
+    known = message.DESCRIPTOR.fields_by_name
+    return {name: getattr(message, name) for name in names if name in known and message.HasField(name)}
 
 
 def period(p):
@@ -33,7 +35,7 @@ with open(sys.argv[2], "rb") as file:
     message = file.read()
 layer = forecast_pb2.StreetForecastResponse.FromString(message)
 if layer.SerializeToString() != message:
-    sys.exit("the message has something that its definition does not have")
+    sys.exit("the message changes if it is decoded and encoded again")
 for street in layer.streetForecast:
     print(json.dumps(optional(street, "length", "free_flow_speed") | {
         "street": street.street,
