@@ -14,7 +14,7 @@
 //   - Writing part of a block may damage the rest of that block, but no other block. Therefore
 //     commits share no blocks.
 //   - Rename is atomic. A name is durable once its directory has been synced.
-//   - After a failed sync, an unknown part of the data is durable, and a later successful sync proves
+//   - After a failed sync, an unknown part of the data is durable; a later successful sync proves
 //     nothing about the rest: Linux marks the pages clean. Therefore data whose sync failed is
 //     truncated or written again, never only synced again.
 //   - If the previous process died after a failed sync, data that can be read may exist only in
