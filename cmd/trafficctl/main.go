@@ -12,7 +12,7 @@
 //	forecast.go   forecast publish and get                                         → forecast
 //	geometry.go   geometry                                                         → geometry
 //	feed.go       feed check and sites; feed_add.go: add                           → schemas/feeds
-//	route.go      route; route_match.go: match; route_follow.go: follow            → route, follow
+//	route.go      route; route_match.go: match; route_follow.go, route_typical.go  → route, follow
 //	key.go        key new, list and revoke                                         → keyfile
 //	journal.go    journal ls, cursors and verify; journal_*.go: dump, adopt, restamp → inspect
 //	deadletter.go deadletter ls and resend

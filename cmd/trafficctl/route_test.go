@@ -102,3 +102,13 @@ func TestRouteFollowErrors(t *testing.T) {
 	requireFailure(t, "", "create the file with trafficctl route match", "route", "follow", output+"x", "--url", layer.url, "--key", testKey,
 		"--for", "osrm", "--output", output)
 }
+
+func TestRouteTypicalErrors(t *testing.T) {
+	layer, matches, dir := serveLayer(t), routeMatches(t), t.TempDir()
+	f := func(want string, args ...string) {
+		t.Helper()
+		requireFailure(t, "", want, append([]string{"route", "typical", matches}, args...)...)
+	}
+	f("--tiles and --output are required", "--output", dir)
+	f("cannot read --tiles", "--output", dir, "--tiles", matches, "--url", layer.url)
+}

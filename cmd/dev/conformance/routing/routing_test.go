@@ -9,9 +9,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +65,7 @@ type world struct {
 
 const key = "router"
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, settings ...string) *world {
 	t.Helper()
 	w := &world{
 		dir: t.TempDir(), pairs: map[[2]int64]*block{}, nodes: map[int64][2]float64{}, at: map[[2]int]int64{}, random: rand.New(rand.NewPCG(5, 5)),
@@ -124,7 +126,7 @@ func newWorld(t *testing.T) *world {
 	w.matches = filepath.Join(w.dir, "town.ndjson")
 	require.NoError(t, os.WriteFile(w.matches, text.Bytes(), 0o600))
 
-	w.Trafficd = daemontest.New(t)
+	w.Trafficd = daemontest.New(t, settings...)
 	w.Keys(daemontest.KeyEntry(key, "forecast", "UTC"))
 	w.feed = w.SetForecastFile("forecasts.ndjson")
 	w.publish()
@@ -303,11 +305,11 @@ func (w *world) json(method, url string, body, answer any) int {
 	return resp.StatusCode
 }
 
-func TestValhalla(t *testing.T) {
-	dir, _ := engines(t)
-	w := newWorld(t)
+// valhallaTiles builds Valhalla's tiles and their archive.
+func (w *world) valhallaTiles(dir string) (base string) {
+	t := w.T
+	t.Helper()
 	address := daemontest.FreeAddress(t)
-	program := func(name string) string { return filepath.Join(dir, "bin", name) }
 	text := foreign.Run(t, "python3", filepath.Join(dir, "valhalla_build_config.py"), "--mjolnir-tile-dir", filepath.Join(w.dir, "tiles"),
 		"--mjolnir-tile-extract", filepath.Join(w.dir, "tiles.tar"), "--mjolnir-traffic-extract", filepath.Join(w.dir, "traffic.tar"))
 	config := map[string]map[string]any{}
@@ -323,32 +325,107 @@ func TestValhalla(t *testing.T) {
 	text, err := json.Marshal(config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "valhalla.json"), text, 0o600))
-	w.program(program("valhalla_build_tiles"), "-c", "valhalla.json", w.osm)
+	w.program(filepath.Join(dir, "bin", "valhalla_build_tiles"), "-c", "valhalla.json", w.osm)
 	w.program("python3", filepath.Join(dir, "valhalla_build_extract.py"), "-c", "valhalla.json")
+	return "http://" + address
+}
 
+// startValhalla starts Valhalla and waits until it responds.
+func (w *world) startValhalla(dir, base string) {
+	service := exec.Command(filepath.Join(dir, "bin", "valhalla_service"), filepath.Join(w.dir, "valhalla.json"), "1")
+	var log bytes.Buffer
+	service.Stdout, service.Stderr = &log, &log
+	w.start(service, &log)
+	w.Eventually(func() bool { return w.json(http.MethodGet, base+"/status", nil, new(any)) == http.StatusOK }, "Valhalla")
+}
+
+func TestValhalla(t *testing.T) {
+	dir, _ := engines(t)
+	w := newWorld(t)
+	base := w.valhallaTiles(dir)
 	args := []string{"--for", "valhalla", "--tiles", filepath.Join(w.dir, "tiles.tar"), "--output", filepath.Join(w.dir, "traffic.tar")}
 	out, err := w.command(append(args, "--once")...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.NotContains(t, string(out), "have nodes that are not in")
 	t.Logf("%s", out)
-	service := exec.Command(program("valhalla_service"), filepath.Join(w.dir, "valhalla.json"), "1")
-	var log bytes.Buffer
-	service.Stdout, service.Stderr = &log, &log
-	w.start(service, &log)
-	base := "http://" + address
-	w.Eventually(func() bool { return w.json(http.MethodGet, base+"/status", nil, new(any)) == http.StatusOK }, "Valhalla")
+	w.startValhalla(dir, base)
 	w.follow(args...)
-	w.requireFollows(func(from, to int64) (trip, bool) { return w.valhalla(base, from, to) })
+	w.requireFollows(func(from, to int64) (trip, bool) { return w.valhalla(base, from, to, time.Now().UTC()) })
 }
 
-// valhalla asks for a route now. With date_time, Valhalla uses live speeds; with the type 3, it
-// does so for the whole route instead of blending others in.
-func (w *world) valhalla(base string, from, to int64) (r trip, ok bool) {
+// typical returns the share of a street's speed that is usual at a time: there is a rush hour, but
+// not on Saturday. Sunday has not been learned.
+func typical(weekday time.Weekday, hour float64) float64 {
+	if weekday == time.Saturday {
+		return 1
+	}
+	return 1 - 0.6*math.Exp(-(hour-8)*(hour-8)/8)
+}
+
+// TestTypical checks that Valhalla uses the forecaster's typical speeds of each weekday and hour.
+func TestTypical(t *testing.T) {
+	dir, _ := engines(t)
+	var w *world
+	forecaster := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		var response struct {
+			List     string     `json:"list"`
+			Problem  string     `json:"problem"`
+			Street   []int      `json:"street"`
+			FromNode []int      `json:"fromnode"`
+			Usual    []*float64 `json:"usual"`
+		}
+		weekday, _ := strconv.Atoi(r.FormValue("weekday")) // 0 in the request for the streets
+		hour, _ := strconv.Atoi(r.FormValue("hour"))
+		for _, b := range w.blocks {
+			response.Street, response.FromNode = append(response.Street, b.Street), append(response.FromNode, b.FromNode)
+			response.Usual = append(response.Usual, new(b.kmh*typical(time.Weekday(weekday%7), float64(hour))))
+		}
+		if weekday == 7 {
+			response.Problem, response.Usual = "no such weekday has been learned yet", make([]*float64, len(w.blocks))
+		}
+		_ = json.NewEncoder(rw).Encode(response)
+	}))
+	defer forecaster.Close()
+	w = newWorld(t, "ui.forecaster="+strings.TrimPrefix(forecaster.URL, "http://"))
+	base := w.valhallaTiles(dir)
+	out, err := exec.Command(foreign.Trafficctl(t), "route", "typical", w.matches, "--url", "http://"+w.Ops,
+		"--tiles", filepath.Join(w.dir, "tiles.tar"), "--output", filepath.Join(w.dir, "typical")).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "weekday 7, where 1 is Monday, gets the mean of the others: no such weekday has been learned yet")
+	t.Logf("%s", out)
+	w.program(filepath.Join(dir, "bin", "valhalla_add_predicted_traffic"), "-c", "valhalla.json", "-t", "typical")
+	w.program("python3", filepath.Join(dir, "valhalla_build_extract.py"), "-c", "valhalla.json", "--overwrite")
+	w.startValhalla(dir, base)
+
+	monday := time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC)
+	for day, name := range []string{"Monday", "Tuesday", "Saturday"} {
+		day = []int{0, 1, 5}[day]
+		for _, hour := range []int{3, 6, 8, 10, 17} {
+			at, n, worst, sum := monday.AddDate(0, 0, day).Add(time.Duration(hour)*time.Hour+2*time.Minute), 0, 0.0, 0.0
+			share := typical(at.Weekday(), float64(hour))
+			for tries := 0; n < 20; tries++ {
+				require.Less(t, tries, 400, "only %d usable routes", n)
+				r, ok := w.valhalla(base, w.blocks[w.random.IntN(len(w.blocks))].Nodes[0], w.blocks[w.random.IntN(len(w.blocks))].Nodes[0], at)
+				want, metres := w.seconds(r.nodes)
+				if !ok || metres < 500 || math.IsNaN(want) {
+					continue
+				}
+				require.InEpsilon(t, want/share, r.seconds, 0.08, "%s %02d:00", name, hour)
+				n, sum, worst = n+1, sum+r.seconds/want, max(worst, math.Abs(r.seconds*share/want-1))
+			}
+			t.Logf("%s %02d:00: 20 routes take %.2f times as long as without traffic, want %.2f; at most %.1f %% off", name, hour, sum/20, 1/share, 100*worst)
+		}
+	}
+}
+
+// valhalla asks for a route at a time. With date_time, Valhalla uses live speeds; with the type 3,
+// it does so for the whole route instead of blending others in.
+func (w *world) valhalla(base string, from, to int64, at time.Time) (r trip, ok bool) {
 	type location struct {
 		Lat float64 `json:"lat"`
 		Lon float64 `json:"lon"`
 	}
-	at := func(node int64) location { return location{w.nodes[node][1], w.nodes[node][0]} }
+	place := func(node int64) location { return location{w.nodes[node][1], w.nodes[node][0]} }
 	var answer struct {
 		Trip struct {
 			Legs []struct {
@@ -358,8 +435,8 @@ func (w *world) valhalla(base string, from, to int64) (r trip, ok bool) {
 		}
 	}
 	status := w.json(http.MethodPost, base+"/route", map[string]any{
-		"locations": []location{at(from), at(to)}, "costing": "auto",
-		"date_time": map[string]any{"type": 3, "value": time.Now().UTC().Format("2006-01-02T15:04")},
+		"locations": []location{place(from), place(to)}, "costing": "auto",
+		"date_time": map[string]any{"type": 3, "value": at.Format("2006-01-02T15:04")},
 	}, &answer)
 	if status != http.StatusOK {
 		return r, false

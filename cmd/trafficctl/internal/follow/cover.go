@@ -4,6 +4,7 @@
 //	osrm.go      OSRM: a file with a line for each pair of nodes
 //	tiles.go     Valhalla: the edges of its tiles
 //	traffic.go   Valhalla: the file of live speeds, which the engine has mapped
+//	typical.go   Valhalla: files of the typical speeds of a week
 //	follow.go    follows the layer
 package follow
 

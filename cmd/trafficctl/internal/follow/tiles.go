@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+
+	"trafficd/cmd/trafficctl/internal/route"
 )
 
 // Layout of Valhalla's routing tiles, which has been the same in all its versions 3. Names are
@@ -50,6 +54,51 @@ type tile struct {
 	name  string // in the archive
 	id    uint64
 	edges int
+}
+
+// coverTiles returns the tiles in an archive, and what streets cover of their edges. It reports
+// with log what operators must know.
+func coverTiles(path string, matches []route.Match, streets Streets, log func(string, ...any)) ([]tile, *cover[edge], error) {
+	wanted := make(map[int64]bool)
+	for i := range matches {
+		for _, way := range matches[i].Ways {
+			wanted[way] = true
+		}
+	}
+	tiles, segments, err := readTiles(path, wanted)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read --tiles %s: %w", path, err)
+	}
+	edges, missing := newCover[edge](len(streets)), 0
+	for i := range matches {
+		found := true
+		m, street := &matches[i], streets.of(&matches[i])
+		pairs(m, street, func(i int, p part) {
+			a, b := pointOf(m.Coordinates[i]), pointOf(m.Coordinates[i+1])
+			k := slices.IndexFunc(segments[m.Ways[i]], func(s segment) bool { return s.a.near(a) && s.b.near(b) })
+			if k < 0 {
+				found = false
+				return
+			}
+			s := segments[m.Ways[i]][k]
+			edges.add(s.edge, part{street, s.from + p.from*(s.to-s.from), s.from + p.to*(s.to-s.from)})
+		})
+		if !found {
+			missing++
+		}
+	}
+	if missing > 0 {
+		log("%d of %d streets have nodes that are not in %s; match the streets with the map from which the tiles were built",
+			missing, len(matches), path)
+	}
+	if len(edges.keys) == 0 && len(matches) > 0 {
+		return nil, nil, errors.New("no street is in the tiles")
+	}
+	return tiles, edges, nil
+}
+
+func pointOf(lonLat [2]float64) point {
+	return point{int32(math.Round(lonLat[0] * 1e6)), int32(math.Round(lonLat[1] * 1e6))}
 }
 
 // readTiles returns the tiles in an archive, and the segments of the ways for which wanted is true.

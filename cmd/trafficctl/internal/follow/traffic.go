@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -51,30 +50,11 @@ type valhalla struct {
 // file if it does not exist, for the tiles in an archive. It reports with log what operators must
 // know.
 func Valhalla(path, tilesPath string, matches []route.Match, streets Streets, log func(string, ...any)) (Target, error) {
-	wanted := make(map[int64]bool)
-	for i := range matches {
-		for _, way := range matches[i].Ways {
-			wanted[way] = true
-		}
-	}
-	tiles, segments, err := readTiles(tilesPath, wanted)
+	tiles, edges, err := coverTiles(tilesPath, matches, streets, log)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read --tiles %s: %w", tilesPath, err)
+		return nil, err
 	}
-	v := &valhalla{tiles: make(map[uint64]int), cover: newCover[edge](len(streets))}
-	missing := 0
-	for i := range matches {
-		if !v.match(&matches[i], streets.of(&matches[i]), segments) {
-			missing++
-		}
-	}
-	if missing > 0 {
-		log("%d of %d streets have nodes that are not in %s; match the streets with the map from which the tiles were built",
-			missing, len(matches), tilesPath)
-	}
-	if len(v.cover.keys) == 0 && len(matches) > 0 {
-		return nil, errors.New("no street is in the tiles")
-	}
+	v := &valhalla{tiles: make(map[uint64]int), cover: edges}
 	_, err = os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = replace.File(path, 0o644, func(w io.Writer) error { return writeEmpty(w, tiles) })
@@ -87,29 +67,6 @@ func Valhalla(path, tilesPath string, matches []route.Match, streets Streets, lo
 		return nil, fmt.Errorf("cannot open the live speeds --output %s: %w", path, err)
 	}
 	return v, nil
-}
-
-// match adds the edges of a match and reports whether all its pairs of nodes were found.
-func (v *valhalla) match(m *route.Match, street int32, segments map[int64][]segment) bool {
-	found := true
-	pairs(m, street, func(i int, p part) {
-		a, b := pointOf(m.Coordinates[i]), pointOf(m.Coordinates[i+1])
-		ok := false
-		for _, s := range segments[m.Ways[i]] {
-			if s.a.near(a) && s.b.near(b) {
-				length := s.to - s.from
-				v.cover.add(s.edge, part{street, s.from + p.from*length, s.from + p.to*length})
-				ok = true
-				break
-			}
-		}
-		found = found && ok
-	})
-	return found
-}
-
-func pointOf(lonLat [2]float64) point {
-	return point{int32(math.Round(lonLat[0] * 1e6)), int32(math.Round(lonLat[1] * 1e6))}
 }
 
 // writeEmpty writes an archive without speeds.
