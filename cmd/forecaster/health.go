@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"trafficd/cmd/forecaster/internal/health"
@@ -18,9 +19,10 @@ func (f *forecaster) watchHealth(ctx context.Context) {
 	s := f.source
 	source := &health.Source{
 		Conn: s.Conn, Database: s.Database, Table: s.Table, Cluster: f.cfg.ClickHouse.Cluster, Instance: s.Instance,
-		Location: s.Location, Holidays: s.Holidays,
+		Location: s.Location, Holidays: s.Holidays, Enabled: f.cfg.Model.DetectorTests,
 	}
-	for _, test := range health.Tests {
+	tests := slices.DeleteFunc(slices.Clone(health.Tests), func(t health.Test) bool { return !source.Runs(t) })
+	for _, test := range tests {
 		sickDetectors.WithLabelValues(s.Instance, test.Name)
 	}
 	for ctx.Err() == nil && !f.migrated.Load() {
@@ -44,7 +46,7 @@ func (f *forecaster) watchHealth(ctx context.Context) {
 			f.log.Warn().Err(err).Msg("cannot test the detectors' health; retrying")
 			next = time.Now().Add(time.Minute)
 		}
-		for _, test := range health.Tests {
+		for _, test := range tests {
 			if err == nil && sick != nil {
 				sickDetectors.WithLabelValues(s.Instance, test.Name).Set(float64(sick[test.Name]))
 			}

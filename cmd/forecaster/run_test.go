@@ -898,6 +898,7 @@ func TestConfig(t *testing.T) {
 	f([]string{"model.time_zone=Local"}, "model.time_zone is")
 	f([]string{"model.holidays=[2026-13-01]"}, "model.holidays contains")
 	f([]string{"model.holiday_region=xx"}, "model.holiday_region is")
+	f([]string{"model.detector_tests=[drift, zero]"}, `model.detector_tests contains "zero", must contain only level, drift, swapped, clock`)
 	f([]string{"forecasts.tolerance=0", "forecasts.max_age=2h"}, "forecasts.tolerance is 0", "forecasts.max_age is 2h0m0s")
 	f([]string{"forecasts.every=2m"}, "forecasts.every is 2m0s, must be 0 or divide model.interval")
 	f([]string{"forecasts.step=1h", "forecasts.periods=25"}, "forecasts.periods is 25, must be 1 to 24: profiles end")

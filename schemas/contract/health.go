@@ -32,7 +32,7 @@ type HealthState struct {
 const (
 	hourly  = 1 << iota // needs a complete hour, others are tested in each interval
 	refused             // the values of the detector are worthless
-	off                 // names too many healthy detectors or misses too many sick ones
+	off                 // by default: misses too many sick detectors, as measured in schemas/clickhouse/README.md
 )
 
 // Hourly reports whether detectors are tested each hour only, not in each interval.
@@ -41,7 +41,8 @@ func (s HealthState) Hourly() bool { return s.flags&hourly != 0 }
 // Refused reports whether forecasts do not use the values of a detector in the state.
 func (s HealthState) Refused() bool { return s.flags&refused != 0 }
 
-// Off reports whether detectors are not tested.
+// Off reports whether detectors are tested only if model.detector_tests of the forecaster names the
+// state.
 func (s HealthState) Off() bool { return s.flags&off != 0 }
 
 // HealthStates are the states of detectors, as the archive names them, in the order of their tests.
@@ -85,6 +86,24 @@ var HealthStates = []HealthState{
 		"their cables or codes were exchanged", hourly | refused | off,
 	},
 	{"clock", "the daily curve is shifted by whole hours", "the controller's clock or time zone", hourly | refused | off},
+}
+
+// Description returns the rule, and that the test is off by default if it is.
+func (s HealthState) Description() string {
+	if s.Off() {
+		return s.Rule + " (off by default)"
+	}
+	return s.Rule
+}
+
+// OptionalHealthStates returns the names of the states that are off by default.
+func OptionalHealthStates() (names []string) {
+	for _, s := range HealthStates {
+		if s.Off() {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // HealthRule returns the rule of a state, or "" if it is unknown.

@@ -153,7 +153,11 @@ func (h *Health) load(ctx context.Context) (*states, error) {
 		next.instances[instance], bodies = newContent(body), append(bodies, body)
 		sickDetectors.WithLabelValues(instance).Set(float64(lists[instance].detectors[""]))
 		for _, s := range contract.HealthStates {
-			sickStates.WithLabelValues(instance, s.Name).Set(float64(lists[instance].detectors[s.Name]))
+			if n := lists[instance].detectors[s.Name]; n > 0 || !s.Off() {
+				sickStates.WithLabelValues(instance, s.Name).Set(float64(n))
+			} else {
+				sickStates.DeleteLabelValues(instance, s.Name)
+			}
 		}
 	}
 	next.all = newContent(slices.Concat([]byte(`{"problem":"","instances":[`), bytes.Join(bodies, []byte(",")), []byte("]}")))

@@ -47,7 +47,7 @@ func contractTables(text string) ([]byte, error) {
 	}
 	states := []string{"| State | Rule | Usual cause |", "|---|---|---|"}
 	for _, s := range contract.HealthStates {
-		states = append(states, fmt.Sprintf("| `%s` | %s | %s |", s.Name, s.Rule, s.Cause))
+		states = append(states, fmt.Sprintf("| `%s` | %s | %s |", s.Name, s.Description(), s.Cause))
 	}
 	var err error
 	for _, t := range []struct {
@@ -117,6 +117,17 @@ func openAPICodes(text string) ([]byte, error) {
 	b.WriteString("      x-enum-varnames: # some of the codes are in ErrorCode too; in Go both would be constants with the same name\n")
 	for _, c := range itemCodes() {
 		fmt.Fprintf(&b, "        - ITEM_%s\n", c)
+	}
+	b.WriteString(`    HealthState:
+      type: string
+      description: |
+        The test that the detector fails. Others may be added.
+
+        | state | rule | usual cause |
+        |---|---|---|
+`)
+	for _, s := range contract.HealthStates {
+		fmt.Fprintf(&b, "        | %s | %s | %s |\n", s.Name, s.Description(), s.Cause)
 	}
 	return []byte(text[:from] + strings.TrimSuffix(b.String(), "\n") + text[to:]), nil
 }

@@ -51,7 +51,7 @@ func archiveTables(text string) ([]byte, error) {
 			tested = "each hour"
 		}
 		if s.Off() {
-			tested = "off"
+			tested = "each hour; off by default"
 		}
 		if s.Refused() {
 			used = "no"

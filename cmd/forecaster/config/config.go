@@ -31,6 +31,7 @@ import (
 	"trafficd/cmd/internal/streets"
 	"trafficd/pipeline/lib/dial"
 	"trafficd/pipeline/lib/settings"
+	"trafficd/schemas/contract"
 	"trafficd/sources/forecasts"
 )
 
@@ -72,6 +73,7 @@ type Model struct {
 	TimeZone      string          `setting:"time_zone"`      // time zone of profiles and days, as an IANA name
 	Holidays      []string        `setting:"holidays"`       // dates that are treated as Sundays, such as 2026-12-25
 	HolidayRegion string          `setting:"holiday_region"` // code of the country whose public holidays are added, such as dk; empty: none
+	DetectorTests []string        `setting:"detector_tests"` // tests of detectors that are off by default: level, drift, swapped, clock
 	LearnAfter    time.Duration   `setting:"learn_after"`    // time to wait after the end of a day before learning it
 }
 
@@ -186,6 +188,11 @@ func (m Model) validate() error {
 	for _, h := range m.Holidays {
 		_, err := time.Parse(time.DateOnly, h)
 		errs = append(errs, settings.Check(err == nil, "holidays contains %q, must contain only dates such as 2026-12-25", h))
+	}
+	optional := contract.OptionalHealthStates()
+	for _, name := range m.DetectorTests {
+		errs = append(errs, settings.Check(slices.Contains(optional, name),
+			"detector_tests contains %q, must contain only %s; other tests are always on", name, strings.Join(optional, ", ")))
 	}
 	return errors.Join(errs...)
 }

@@ -15,6 +15,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -59,6 +60,7 @@ type Source struct {
 	Instance string
 	Location *time.Location
 	Holidays []string // such as 2026-12-25
+	Enabled  []string // states of the tests that are off by default, but run
 }
 
 //go:embed *.sql tests/*.sql
@@ -256,10 +258,15 @@ func (s *Source) CheckAll(ctx context.Context, at time.Time) (sick map[string]ui
 		if test.Hourly() {
 			due = at.Truncate(time.Hour)
 		}
-		if !test.Off() && last[test.Name].Before(due) {
-			if err := s.Check(ctx, test, at); err != nil {
-				return nil, err
-			}
+		switch {
+		case !last[test.Name].Before(due):
+		case s.Runs(test):
+			err = s.Check(ctx, test, at)
+		case !last[test.Name].IsZero(): // it ran until a change of the settings: what it found ends
+			err = s.checked(ctx, test, at)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	err = s.Conn.Select(ctx, &states, fmt.Sprintf("SELECT state, uniqExact(detector_code) AS sick FROM %s "+
@@ -274,6 +281,16 @@ func (s *Source) CheckAll(ctx context.Context, at time.Time) (sick map[string]ui
 	return sick, nil
 }
 
+// Runs reports whether CheckAll runs a test.
+func (s *Source) Runs(test Test) bool { return !test.Off() || slices.Contains(s.Enabled, test.Name) }
+
+// checked records that a test has been run.
+func (s *Source) checked(ctx context.Context, test Test, at time.Time) error {
+	q := &query{Source: s}
+	return s.exec(ctx, fmt.Sprintf("INSERT INTO %s (product_instance, measure_type_code, state, last_at) VALUES (%s, %s, 'checked', %d)",
+		q.Health(), quote(s.Instance), quote(test.Name), at.Unix()))
+}
+
 // Check runs a test on the measurements before at and records the detectors that fail it.
 func (s *Source) Check(ctx context.Context, test Test, at time.Time) error {
 	q := &query{Source: s, at: at, from: at.AddDate(0, 0, -2), State: test.Name}
@@ -286,8 +303,7 @@ func (s *Source) Check(ctx context.Context, test Test, at time.Time) error {
 		err = s.exec(ctx, sql)
 	}
 	if err == nil {
-		err = s.exec(ctx, fmt.Sprintf("INSERT INTO %s (product_instance, measure_type_code, state, last_at) VALUES (%s, %s, 'checked', %d)",
-			q.Health(), quote(s.Instance), quote(test.Name), at.Unix()))
+		err = s.checked(ctx, test, at)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot run the test %s: %w", test.Name, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	schema "trafficd/schemas/clickhouse"
+	"trafficd/schemas/contract"
 )
 
 // noon is the time of the check. The measurements begin 16 days before.
@@ -71,11 +72,10 @@ func TestDetectorHealth(t *testing.T) {
 	sick, err := l.CheckAll(t.Context(), noon)
 	require.NoError(t, err)
 	require.NotContains(t, sick, "level")
-	for _, test := range Tests {
-		if test.Off() {
-			require.NoError(t, l.Check(t.Context(), test, noon))
-		}
-	}
+	l.Enabled = contract.OptionalHealthStates()
+	sick, err = l.CheckAll(t.Context(), noon)
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), sick["swapped"])
 	require.Equal(t, []string{
 		"clock/clock/flow", "constant/constant/flow", "drift/drift/flow", "few/few/flow", "few/few/speed", "impossible/impossible/occupancy",
 		"level/constant/flow", "level/impossible/flow", "level/level/flow", "level/no_vehicles/flow", "level/range/speed", "level/zero/flow",
@@ -84,6 +84,7 @@ func TestDetectorHealth(t *testing.T) {
 	}, l.named(t))
 	require.Equal(t, uint64(1), sick["range"])
 	l.oracle(t)
+	l.Enabled = nil // what the tests have found ends
 
 	// The same states at the next check continue; the detector that reports again is not silent.
 	l.query(t, `INSERT INTO trafficd.measurements SELECT 'clean', 'silent', m, %[1]s - 300, %[1]s, 30, NULL, generateUUIDv4(), 0, %[1]s
@@ -92,6 +93,7 @@ func TestDetectorHealth(t *testing.T) {
 	_, err = l.CheckAll(t.Context(), noon.Add(5*time.Minute))
 	require.NoError(t, err)
 	require.NotContains(t, l.named(t), "silent/silent/flow")
+	require.Contains(t, l.named(t), "swapped/left/flow", "until the next hour")
 	require.Equal(t, "2026-06-10 11:00:00\t2026-06-10 12:00:00\tfalse", l.query(t,
 		"SELECT first_at, last_at, current FROM trafficd.measurements_detector_health WHERE detector_code = 'silent' AND state = 'silent' LIMIT 1"))
 
@@ -110,6 +112,7 @@ func TestDetectorHealth(t *testing.T) {
 	l.derive(t, noon, noon.Add(time.Hour))
 	_, err = l.CheckAll(t.Context(), noon.Add(time.Hour))
 	require.NoError(t, err)
+	require.NotContains(t, l.named(t), "swapped/left/flow")
 	require.Contains(t, l.query(t, feed), "; old measurements are still received, the last at 2026-06-10 12:58 UTC")
 	_, err = l.CheckAll(t.Context(), noon.Add(2*time.Hour))
 	require.NoError(t, err)
