@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,9 +78,10 @@ type Delivery struct {
 	dead    *DeadLetters
 	log     zerolog.Logger
 
-	at      CursorStatus // progress, which may be ahead of the saved cursor
-	unsaved bool         // the last save failed
-	limit   int          // maximum rows in a block; lowered while searching for a rejected row
+	at      CursorStatus   // progress, which may be ahead of the saved cursor
+	saved   batch.Position // in the saved cursor
+	unsaved bool           // the last save failed
+	limit   int            // maximum rows in a block; lowered while searching for a rejected row
 
 	reached atomic.Pointer[batch.Position] // of the first undelivered row
 	behind  atomic.Int64                   // received_at of the oldest undelivered row, 0 if there is none
@@ -102,6 +104,7 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 	}
 	done := d.at.Done // a copy, because Status reads it while d.at changes
 	d.reached.Store(&done)
+	d.saved, d.pending.log = done, d.log
 	d.pending.idle, d.pending.every = d.probe, cfg.RetryMax
 	d.pending.rewind(d.at.Done)
 	return d, nil
@@ -140,6 +143,14 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 // next returns the block in progress, possibly planned by an earlier Run, or plans a new one. The
 // block's plan is saved by the time next returns.
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
+	// The failed save may have reached the disk, so that another process would not repeat the block in
+	// progress. And if no new row arrived, the journal could not delete frames.
+	if d.unsaved {
+		if err := d.save(d.at); err != nil {
+			return nil, err
+		}
+		d.report(nil, "")
+	}
 	if d.at.Plan != nil {
 		rows, err := d.pending.rowsUpTo(ctx, d.at.End)
 		switch {
@@ -150,12 +161,6 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		}
 		d.begin(rows)
 		return rows, nil
-	}
-	if d.unsaved { // if no new row arrived, the cursor would stay unsaved, and the journal could not delete frames
-		if err := d.save(d.at); err != nil {
-			return nil, err
-		}
-		d.report(nil, "")
 	}
 	cfg := d.cfg
 	cfg.MinRows = min(cfg.MinRows, d.limit) // do not wait for rows that the block cannot have
@@ -229,6 +234,9 @@ func (d *Delivery) plan(ctx context.Context, rows batch.Block) (batch.Block, err
 	var plan []byte
 	err := d.retry(ctx, "cannot plan a block; retrying", func() (err error) {
 		n, plan, err = d.sink.Plan(ctx, d.at.State, rows)
+		if err == nil && (n < 1 || n > rows.Rows()) {
+			err = promisedBlock.broken(d.log, "the sink has planned %d of %d rows", n, rows.Rows())
+		}
 		return err
 	})
 	if err != nil {
@@ -246,6 +254,9 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 	var state []byte
 	ctx, span := d.startSpan(ctx, rows)
 	defer span.End()
+	if err := d.checkBlock(rows); err != nil {
+		return err
+	}
 	err := d.retry(soft, "cannot deliver a block; retrying", func() (err error) {
 		if err = d.source.Confirm(); err != nil {
 			return err
@@ -407,14 +418,34 @@ func (d *Delivery) probe(ctx context.Context) {
 }
 
 func (d *Delivery) save(p CursorStatus) error {
-	err := d.quarantine(p.Done.Frame)
+	_, next := d.source.Bounds()
+	var err error
+	if p.Done.Before(d.saved) || p.Done.Frame > next {
+		err = promisedCursor.broken(d.log, "the cursor would move from %v to %v, and the next frame is %d", d.saved, p.Done, next)
+	}
+	if err == nil {
+		err = d.quarantine(p.Done.Frame)
+	}
 	if err == nil {
 		err = d.cursor.Save(p.Done.Frame, p.Encode())
 	}
 	if d.unsaved = err != nil; !d.unsaved {
-		d.at = p
+		d.at, d.saved = p, p.Done
 	}
 	return err
+}
+
+// checkBlock returns an error unless the saved cursor has the plan of a block with these rows.
+func (d *Delivery) checkBlock(rows batch.Block) error {
+	frame, state := d.cursor.Load()
+	first, end := batch.Position{Frame: rows[0].Frame, Row: uint32(rows[0].From)}, rows.End()
+	switch {
+	case frame != d.at.Done.Frame || !bytes.Equal(state, d.at.Encode()):
+		return promisedBlock.broken(d.log, "the cursor saved at frame %d does not have the plan of the block at %v", frame, d.at.Done)
+	case first.Before(d.at.Done) || end != d.at.End:
+		return promisedBlock.broken(d.log, "the block has the rows from %v to %v, but was planned from %v to %v", first, end, d.at.Done, d.at.End)
+	}
+	return nil
 }
 
 // quarantine writes the broken records that precede a frame to the dead-letter file, so that the

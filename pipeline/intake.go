@@ -227,6 +227,10 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*durable.Entry, []tap
 	s.Result.Allowed = in.allowed
 	s.Result.Allowed.ProductInstance = s.ProductInstance
 	if replayed || err != nil {
+		if want := batch.DerivedID(s.Client, s.IdempotencyKey, hash); err == nil && s.Result.ID != want {
+			_ = promisedResponse.broken(in.clock.log, "the remembered response is about batch %s, not %s", s.Result.ID, want)
+			return nil, nil, checkFailed()
+		}
 		return nil, nil, err
 	}
 	now := in.clock.now().UnixNano()
@@ -259,6 +263,12 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*durable.Entry, []tap
 	}
 	e := in.entries.Get().(*durable.Entry)
 	e.Data = batch.AppendFrame(e.Data[:0], &w.accepted, &response)
+	if rows, err := batch.FrameRows(e.Data); err != nil || rows != r.Accepted || r.Accepted+r.Len() != r.Items {
+		in.recycle(e)
+		_ = promisedBatch.broken(in.clock.log, "%d items, %d accepted, %d rejected, and a frame with %d rows (error: %v)",
+			r.Items, r.Accepted, r.Len(), rows, err)
+		return nil, nil, checkFailed()
+	}
 	err = in.clock.enqueue(e.Data, func() error {
 		if s.IdempotencyKey == "" {
 			return in.journal.Enqueue(e)
@@ -330,6 +340,11 @@ func journalError(err error) *contract.APIError {
 		after = time.Second
 	}
 	return contract.Unavailable("cannot accept the batch: "+reason, after)
+}
+
+// checkFailed returns the response to a batch for which a promise is broken.
+func checkFailed() *contract.APIError {
+	return contract.Unavailable("cannot accept the batch: an internal check failed; retry", 5*time.Second)
 }
 
 func queueFull() *contract.APIError {

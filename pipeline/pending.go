@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/lib/durable"
 )
@@ -24,6 +26,8 @@ type pending struct {
 	broken []brokenRecord // before next, not yet in the dead-letter file
 	free   []*batch.Batch
 	buf    []byte
+	newest int64 // received_at of the newest row that was read, 0 if none
+	log    zerolog.Logger
 	began  time.Time             // when gather last returned
 	idle   func(context.Context) // called at intervals of every while there is no frame to read
 	every  time.Duration
@@ -45,7 +49,7 @@ const maxFree = 32
 func (p *pending) rewind(from batch.Position) {
 	p.drop(p.count)
 	p.broken = slices.DeleteFunc(p.broken, func(r brokenRecord) bool { return r.frame >= from.Frame }) // they will be read again
-	p.next, p.skip = from.Frame, from.Row
+	p.next, p.skip, p.newest = from.Frame, from.Row, 0
 	p.reader = p.source.Reader(from.Frame)
 }
 
@@ -127,7 +131,11 @@ func (p *pending) read() (bool, error) {
 
 // add adds what the reader has returned.
 func (p *pending) add(seq uint64, frame []byte, err error) error {
-	if record, ok := errors.AsType[*durable.RecordError](err); ok {
+	record, ok := errors.AsType[*durable.RecordError](err)
+	if (ok || err == nil) && seq < p.next {
+		return p.reread(p.next, promisedOrder.broken(p.log, "frame %d follows frame %d", seq, p.next-1))
+	}
+	if ok {
 		p.broken = append(p.broken, brokenRecord{seq, record})
 		p.next, p.skip = seq+1, 0
 		p.frames.Add(1)
@@ -143,8 +151,15 @@ func (p *pending) add(seq uint64, frame []byte, err error) error {
 	}
 	if err := batch.DecodeFrame(frame, b, nil); err != nil {
 		p.release(b)
-		p.reader = p.source.Reader(seq) // so that the next read returns the same error
-		return fmt.Errorf("cannot read frame %d of the journal: %w", seq, err)
+		return p.reread(seq, fmt.Errorf("cannot read frame %d of the journal: %w", seq, err))
+	}
+	if b.Rows() > 0 && p.newest > 0 && b.ReceivedAt <= p.newest {
+		err := promisedOrder.broken(p.log, "frame %d of batch %s has received_at %d, not later than %d", seq, b.ID, b.ReceivedAt, p.newest)
+		p.release(b)
+		return p.reread(seq, err)
+	}
+	if b.Rows() > 0 {
+		p.newest = b.ReceivedAt
 	}
 	p.frames.Add(1)
 	p.total.Add(int64(b.Rows()))
@@ -160,6 +175,12 @@ func (p *pending) add(seq uint64, frame []byte, err error) error {
 	p.rows = append(p.rows, batch.Span{Batch: b, Frame: seq, From: from, To: b.Rows()})
 	p.count += b.Rows() - from
 	return nil
+}
+
+// reread makes the next read return the same error.
+func (p *pending) reread(frame uint64, err error) error {
+	p.reader = p.source.Reader(frame)
+	return err
 }
 
 func (p *pending) release(b *batch.Batch) {

@@ -158,10 +158,17 @@ func TestRowsAfterPauseDoNotWait(t *testing.T) {
 }
 
 // memoryCursor is a Cursor without a disk.
-type memoryCursor struct{}
+type memoryCursor struct {
+	frame uint64
+	state []byte
+}
 
-func (memoryCursor) Load() (uint64, []byte)    { return 0, nil }
-func (memoryCursor) Save(uint64, []byte) error { return nil }
+func (c *memoryCursor) Load() (uint64, []byte) { return c.frame, c.state }
+
+func (c *memoryCursor) Save(frame uint64, state []byte) error {
+	c.frame, c.state = frame, state
+	return nil
+}
 
 // hangingStore takes half a minute for each attempt and fails until up is set.
 type hangingStore struct {
@@ -184,7 +191,7 @@ func TestStalled(t *testing.T) {
 		source, store := &frames{channel: make(chan []byte, 2)}, &hangingStore{}
 		d := &Delivery{
 			cfg: DeliveryConfig{MaxRows: 5, MinRows: 1, RetryMin: time.Millisecond, RetryMax: time.Millisecond}, limit: 5, source: source,
-			sink: store, cursor: memoryCursor{}, pending: pending{source: source, every: time.Hour},
+			sink: store, cursor: new(memoryCursor), pending: pending{source: source, every: time.Hour},
 		}
 		d.reached.Store(&batch.Position{})
 		d.pending.rewind(batch.Position{})
@@ -218,7 +225,7 @@ func TestHalvedBlockDoesNotWait(t *testing.T) {
 		source.channel <- encoded(80)
 		d := &Delivery{
 			cfg: DeliveryConfig{MaxRows: 200, MinRows: 100, Linger: time.Minute}, limit: 200,
-			sink: &recorder{}, cursor: memoryCursor{}, pending: pending{source: source, every: time.Hour},
+			source: source, sink: &recorder{}, cursor: new(memoryCursor), pending: pending{source: source, every: time.Hour},
 		}
 		d.pending.rewind(batch.Position{})
 		start := time.Now()

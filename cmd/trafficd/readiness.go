@@ -287,6 +287,9 @@ func storeState(s pipeline.Status) ops.Component {
 	if problem == nil && s.Stalled > hung {
 		see, problem = ops.DeliveryLag, errors.New("no attempt has failed yet, but the store hangs or is very slow")
 	}
+	if errors.As(problem, new(*pipeline.BrokenPromise)) {
+		see = ops.BrokenPromise
+	}
 	switch {
 	case problem != nil:
 		c.Detail["error"] = problem.Error()

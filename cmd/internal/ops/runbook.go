@@ -25,6 +25,7 @@ const (
 	SettingsStale      Entry = "TrafficdSettingsStale"
 	KeysInvalid        Entry = "TrafficdKeysInvalid"
 	KeyExpires         Entry = "TrafficdKeyExpires"
+	BrokenPromise      Entry = "TrafficdBrokenPromise"
 	StoreUnreachable   Entry = "TrafficdStoreUnreachable"
 	DeliveryLag        Entry = "TrafficdDeliveryLag"
 	JournalFull        Entry = "TrafficdJournalFull"

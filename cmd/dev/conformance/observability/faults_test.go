@@ -35,7 +35,6 @@ import (
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
 	"trafficd/pipeline/kafkalog"
 	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/metrics"
@@ -109,16 +108,15 @@ func faults(t *testing.T) []fault {
 			d.ops = falsify(t, d.Ops, "trafficd_ops_time_seconds", func(v float64) float64 { return v + 120 })
 		}},
 		{alerts: "TrafficdClockWrong", name: "ahead", inject: func(d *daemon) { // restarts it with a frame from the future
-			require.NoError(t, d.Signal(unix.SIGTERM))
-			<-d.Done()
-			cfg := journal.DefaultConfig()
-			cfg.Dir = d.path("journal")
-			j, err := journal.Open(cfg, nil)
-			require.NoError(t, err)
-			e := &durable.Entry{Data: batch.AppendFrame(nil, &batch.Batch{ProductInstance: d.name, ReceivedAt: time.Now().Add(100 * time.Hour).UnixNano()}, nil)}
-			require.NoError(t, j.Enqueue(e))
-			require.NoError(t, errors.Join(e.Wait(), j.Close()))
-			d.start()
+			d.addFrames(&batch.Batch{ProductInstance: d.name, ReceivedAt: time.Now().Add(100 * time.Hour).UnixNano()})
+		}},
+		{alerts: "TrafficdBrokenPromise", name: "promise", settings: clickhouse(archive, "promise"), inject: func(d *daemon) {
+			b := batch.Batch{ProductInstance: d.name, ReceivedAt: time.Now().Add(-time.Hour).UnixNano(), Index: []uint32{0}}
+			b.Extend(1)
+			b.TypeText, b.TypeEnd = []byte("speed"), []uint32{5}
+			later := b
+			later.ReceivedAt += int64(time.Minute)
+			d.addFrames(&later, &b)
 		}},
 		{alerts: "TrafficdCertificateExpires", name: "expiring", prepare: tls(10*24*time.Hour + time.Hour)},
 		{

@@ -28,9 +28,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/dev/launch"
 	"trafficd/cmd/dev/traffic/town"
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+	"trafficd/pipeline/lib/durable"
 	"trafficd/pipeline/lib/gunzip/compress"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
@@ -91,6 +95,23 @@ func (d *daemon) start() {
 	started := d.Process
 	d.t.Cleanup(func() { _ = started.Kill() }) // fails only if it has exited
 	require.NoError(d.t, d.AwaitReady(d.t.Context(), limit))
+}
+
+// addFrames restarts the daemon with further batches in its journal.
+func (d *daemon) addFrames(batches ...*batch.Batch) {
+	require.NoError(d.t, d.Signal(unix.SIGTERM))
+	<-d.Done()
+	cfg := journal.DefaultConfig()
+	cfg.Dir = d.path("journal")
+	j, err := journal.Open(cfg, nil)
+	require.NoError(d.t, err)
+	for _, b := range batches {
+		e := &durable.Entry{Data: batch.AppendFrame(nil, b, nil)}
+		require.NoError(d.t, j.Enqueue(e))
+		require.NoError(d.t, e.Wait())
+	}
+	require.NoError(d.t, j.Close())
+	d.start()
 }
 
 // load sends a batch every 250 ms until the test ends.
