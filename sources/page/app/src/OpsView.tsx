@@ -83,6 +83,8 @@ function Figures(props: { status: Status; error: string; settings: Settings; res
     values: h.series[series] ?? [],
   });
   const dead = s.stores.reduce((n, x) => n + x.deadLetters, 0);
+  const sick = s.registries.reduce((n, x) => n + x.sick, 0);
+  const well = sick === 0 ? "All is well." : `All is well, except sick detectors: ${whole(sick)}.`;
   return (
     <main class={`ops ${error ? "old" : ""}`}>
       <p class="note instance">
@@ -90,7 +92,7 @@ function Figures(props: { status: Status; error: string; settings: Settings; res
         {marks.length > 0 && `, restarted at ${marks.map((t) => clock(1000 * t, true)).join(" and ")}`}
       </p>
       <section class={`summary ${state}`} aria-live="polite" aria-label="State">
-        {problems.length === 0 ? <p>All is well.</p> : problems.map((p) => <Problem key={p} text={p} />)}
+        {problems.length === 0 ? <p>{well}</p> : problems.map((p) => <Problem key={p} text={p} />)}
       </section>
       <section class="figures" aria-label="Now">
         <Figure name="Measurements (1 min)" value={`${rate(s.rates.accepted + s.rates.rejected)}/s`} />
@@ -117,6 +119,7 @@ function Figures(props: { status: Status; error: string; settings: Settings; res
           value={s.forecast?.age === undefined ? "–" : `${duration(s.forecast.age)} old`}
           bad={s.forecast?.stale}
         />
+        {settings.sites && <Figure name="Sick detectors" value={whole(sick)} bad={sick > 0} />}
       </section>
       {settings.sites && <SickDetectors measureTypes={measureTypes} />}
       <section class="charts">
