@@ -38,13 +38,13 @@ func init() { // so that the first one is an increase
 type BrokenPromise struct{ Name, Found string }
 
 func (e *BrokenPromise) Error() string {
-	return fmt.Sprintf("the daemon's check %q failed, so it stopped before losing anything: %s; see the runbook, TrafficdBrokenPromise", e.Name, e.Found)
+	return fmt.Sprintf("the daemon's check %q failed, so it stopped before losing anything: %s", e.Name, e.Found)
 }
 
 // broken counts a failed check, logs it if it is the first of the process, and returns the error.
 func (p *promise) broken(log zerolog.Logger, found string, args ...any) error {
 	err := &BrokenPromise{p.name, fmt.Sprintf(found, args...)}
 	brokenPromises.WithLabelValues(p.name).Inc()
-	p.logged.Do(func() { log.Error().Err(err).Msg("a promise is broken") })
+	p.logged.Do(func() { log.Error().Err(err).Msg("a promise is broken; see the runbook, TrafficdBrokenPromise") })
 	return err
 }
