@@ -368,6 +368,7 @@ func mapReset(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	require.NoError(t, err)
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
 	p.until("window.streets?.drawn && window.streets.id")
+	p.until("window.streets.gl.getUniform(window.streets.program, window.streets.location.rimWidth) == 3") // a chosen street has a rim
 	require.Empty(t, p.takeMessages())
 	p.eval(new(any), `(window.graphics = window.map.getCanvas().getContext("webgl2").getExtension("WEBGL_lose_context")).loseContext()`)
 	p.until("!window.map.style")

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { none } from "./palette";
-import { paint, paintChosen, type View } from "./raster";
+import { Raster, type View } from "./raster";
 
 const size = 40;
 const view: View = {
@@ -40,20 +40,24 @@ test("lines cover the pixels of their rectangles, slow streets above fast ones",
   const owner = Uint32Array.from({ length: 60 }, (_, k) => k >> 1);
   const steps = Uint8Array.from({ length: 30 }, (_, i) => (i % 6 === 5 ? none : i % 6));
   const level = (k: number) => Math.min(5, steps[owner[k]]);
-  for (let round = 0; round < 2; round++) {
+  const ends = segments.slice();
+  const raster = new Raster();
+  raster.show(segments, view);
+  for (let round = 0; round < 3; round++) {
     const want = new Uint32Array(size * size);
     for (let y = 0; y < size; y++) {
       for (let x = 0; x < size; x++) {
         const levels = [...owner.keys()]
-          .filter((k) => covers(segments.subarray(4 * k, 4 * k + 4), view.lines[level(k)], x, y))
+          .filter((k) => covers(ends.subarray(4 * k, 4 * k + 4), view.lines[level(k)], x, y))
           .map(level);
         if (levels.length > 0) want[y * size + x] = colours[Math.min(...levels)];
       }
     }
     const got = new Uint32Array(size * size);
-    paint(got, segments, owner, steps, view, colours);
+    raster.paint(got, owner, steps, colours);
     expect(got).toEqual(want);
-    steps.reverse(); // only the colours change
+    steps.reverse(); // only the colours and widths change
+    if (round === 1) segments.fill(0); // the pixels of both widths are known
   }
 });
 
@@ -61,7 +65,9 @@ test("the chosen street has a rim", () => {
   const pixels = new Uint32Array(size * size);
   const segments = Float32Array.from([0, 10, 20, 10]);
   const straight: View = { ...view, matrix: [1, 0, 0, 1, 5, 5], lines: [8], gap: -4 };
-  paintChosen(pixels, segments, [0], straight, 0, 7, 9);
+  const raster = new Raster();
+  raster.show(segments, straight);
+  raster.paintChosen(pixels, [0], 0, 7, 9);
   const column = Array.from({ length: size }, (_, y) => pixels[y * size + 15]);
   expect(column.slice(8, 22)).toEqual([9, 9, 9, 7, 7, 7, 7, 7, 7, 7, 7, 9, 9, 9]);
   expect(column.filter((c) => c !== 0).length).toBe(14);

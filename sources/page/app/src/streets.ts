@@ -6,7 +6,7 @@ import {
 } from "maplibre-gl";
 import type { Geometry } from "./network";
 import { type Colour, light, none, type Palette, steps, widths } from "./palette";
-import { paint, paintChosen, rimWidth, type View } from "./raster";
+import { Raster, rimWidth, type View } from "./raster";
 
 const textureWidth = 2048;
 
@@ -180,17 +180,8 @@ export class GlStreets extends Streets implements CustomLayerInterface {
     if (!gl.getProgramParameter(program, gl.LINK_STATUS)) {
       throw new Error(`cannot link the shader of the streets: ${gl.getProgramInfoLog(program)}`);
     }
-    for (const name of [
-      "matrix",
-      "viewport",
-      "width",
-      "gap",
-      "side",
-      "stepOf",
-      "palette",
-      "selected",
-      "rim",
-    ]) {
+    for (let i = 0; i < gl.getProgramParameter(program, gl.ACTIVE_UNIFORMS); i++) {
+      const name = gl.getActiveUniform(program, i)!.name.replace("[0]", "");
       this.location[name] = gl.getUniformLocation(program, name);
     }
     this.program = program;
@@ -339,7 +330,8 @@ function translated(matrix: ArrayLike<number>, origin: { x: number; y: number })
 export class RasterStreets extends Streets {
   private canvas = document.createElement("canvas");
   private image = new ImageData(1, 1);
-  private outlined = ""; // the view that is drawn
+  private raster = new Raster();
+  private outlined = ""; // the view that the raster has
   private due = 0; // a request for an animation frame
 
   attach(map: GlMap): void {
@@ -387,20 +379,23 @@ export class RasterStreets extends Streets {
     const name = JSON.stringify(view);
     const moved = name !== this.outlined;
     if (!moved && !recoloured) return;
-    this.outlined = name;
+    if (moved) {
+      this.raster.show(this.segments, view);
+      this.outlined = name;
+    }
     if (canvas.width !== view.width || canvas.height !== view.height) {
       [canvas.width, canvas.height] = [view.width, view.height];
       this.image = new ImageData(view.width, view.height);
     }
     const pixels = new Uint32Array(this.image.data.buffer).fill(0);
     const palette = Uint32Array.from([...colours.steps, colours.none], packed);
-    paint(pixels, this.segments, geometry.owner, steps, view, palette);
+    this.raster.paint(pixels, geometry.owner, steps, palette);
     if (chosen >= 0) {
       const own: number[] = [];
       for (let k = geometry.owner.indexOf(chosen); k >= 0; k = geometry.owner.indexOf(chosen, k + 1))
         own.push(k);
       const colour = palette[Math.min(steps[chosen], palette.length - 1)];
-      paintChosen(pixels, this.segments, own, view, steps[chosen], colour, packed(colours.rim));
+      this.raster.paintChosen(pixels, own, steps[chosen], colour, packed(colours.rim));
     }
     canvas.getContext("2d")!.putImageData(this.image, 0, 0);
     this.drawn = true;
