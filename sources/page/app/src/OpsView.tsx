@@ -119,7 +119,6 @@ function Figures(props: { status: Status; error: string; settings: Settings; res
           value={s.forecast?.age === undefined ? "–" : `${duration(s.forecast.age)} old`}
           bad={s.forecast?.stale}
         />
-        {settings.sites && <Figure name="Sick detectors" value={whole(sick)} bad={sick > 0} />}
       </section>
       {settings.sites && <SickDetectors measureTypes={measureTypes} />}
       <section class="charts">
