@@ -41,12 +41,14 @@ fromnode, and openlr, geometry or the end points. A street's geometry is used if
 one, or else its OpenLR code.
 
 --map is an extract of the region in PBF, of the same date as that of the routing engine. Roads
-that are closed to cars are not used.
+that are closed to cars are not used. Turn restrictions are ignored: a street is where its
+code says, also where turns are forbidden.
 
 The output has a JSON object per street and line. Its state is
 
   matched    one path is clearly the best
-  ambiguous  so is another path, which is nearly as good; do not rely on it
+  ambiguous  another path is nearly as good, such as one of two roads between the end
+             points of a street without a code; do not rely on it
   unmatched  there is no path
 
 The numbers of each state are printed at the end, with examples of the reasons: an invalid

@@ -1,6 +1,9 @@
 package openlr
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Line is a path along the road network, described by points on it and the roads at these points.
 type Line struct {
@@ -64,6 +67,23 @@ const (
 	maxSectionDegrees = 0.3
 	maxSections       = 400 // 120 degrees or 6000 km; with more, the code exceeds the daemon's 4 KiB
 )
+
+// Ends returns a line of which only the end points, given as [longitude, latitude] in degrees, and
+// the length in whole metres are known: its class is a guess, and its form of way is undefined.
+func Ends(start, end [2]float64, metres int) Line {
+	line := Straight(start, end, metres, guessedClass)
+	for i := range line.Points {
+		line.Points[i].FOW = Undefined
+	}
+	return line
+}
+
+const guessedClass = 3
+
+// Guessed reports whether the class and the form of way of all points are those of Ends.
+func (l Line) Guessed() bool {
+	return !slices.ContainsFunc(l.Points, func(p Point) bool { return p.FRC != guessedClass || p.FOW != Undefined })
+}
 
 // Straight returns a line between two points, given as [longitude, latitude] in degrees, along a
 // road of one class and the given length in whole metres. It adds intermediate points, because the

@@ -29,6 +29,7 @@ type source struct {
 	units     map[string]string                      // units of the measure types
 	example   string                                 // a detector code
 	Street    string                                 // the street of example
+	Map       string                                 // the file with a map of the streets; empty: there is none
 	LiveAbout string                                 // description of the live traffic
 	live      func(from time.Time) ([]string, error) // the flags for trafficctl send and the file with the liveStep from a time on
 }
@@ -96,6 +97,7 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 		units:     map[string]string{"speed": "km/h", "flow": "veh/h"},
 		example:   "D1-1",
 		Street:    "1",
+		Map:       "town.osm.pbf",
 		LiveAbout: fmt.Sprintf("the town's live traffic; its local time is %s", now.Add(offset).Format("15:04")),
 		live: func(from time.Time) ([]string, error) {
 			c := c
@@ -105,6 +107,7 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 		},
 	}
 	network := must.Get(town.New(c))
+	must.Do(replace.File(q.path(q.source.Map), 0o666, network.WriteMap))
 	return replace.File(q.source.registry, 0o666, network.WriteRegistry)
 }
 

@@ -284,7 +284,7 @@ func location(row map[string]string, c Columns, length float64) (string, error) 
 	const metres = 111_320
 	x, y := math.Remainder(ends[3]-ends[1], 360)*math.Cos((ends[0]+ends[2])/2*math.Pi/180)*metres, (ends[2]-ends[0])*metres
 	length = max(length, math.Hypot(x, y)) // a shorter way does not exist, and no reader would find it
-	return openlr.Encode(openlr.Straight([2]float64{ends[1], ends[0]}, [2]float64{ends[3], ends[2]}, int(min(length, 1e9)), 3))
+	return openlr.Encode(openlr.Ends([2]float64{ends[1], ends[0]}, [2]float64{ends[3], ends[2]}, int(min(length, 1e9))))
 }
 
 // Speed combines the speeds of a street's detectors; NaN means no forecast. It returns NaN if no

@@ -13,6 +13,7 @@ import (
 // without the code that it tests.
 type Graph struct {
 	Nodes    []Node
+	Crossing bool // random paths may cross themselves
 	out      [][]Arc
 	junction []bool
 }
@@ -128,7 +129,7 @@ func (g *Graph) Random(r *rand.Rand, metres float64) (p Path, ok bool) {
 		return p, false
 	}
 	next := g.out[at][r.IntN(len(g.out[at]))]
-	visited := map[int]bool{at: true} // a street does not cross itself
+	visited := map[int]bool{at: true}
 	for total := 0.0; ; {
 		p.Arcs = append(p.Arcs, next)
 		visited[next.To] = true
@@ -138,7 +139,7 @@ func (g *Graph) Random(r *rand.Rand, metres float64) (p Path, ok bool) {
 		}
 		var choices []Arc
 		for _, a := range g.out[next.To] {
-			if !visited[a.To] {
+			if !visited[a.To] || g.Crossing && a.To != next.From {
 				choices = append(choices, a)
 			}
 		}

@@ -13,11 +13,15 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
+
+	"trafficd/cmd/dev/traffic/roads"
+	"trafficd/schemas/openlr"
 )
 
 // Types lists the supported measure types.
@@ -139,6 +143,40 @@ func (n *Network) WriteRegistry(w io.Writer) error {
 	}
 	return out.Flush()
 }
+
+// WriteMap writes the streets as a map of OpenStreetMap in PBF, on which trafficctl route match
+// finds them, and routing engines drive.
+func (n *Network) WriteMap(w io.Writer) error {
+	var m roads.Map
+	crossings := make(map[int32][2]float64)
+	for _, d := range n.detectors {
+		crossings[d.From], crossings[d.To] = d.Start, d.End
+	}
+	for _, number := range slices.Sorted(maps.Keys(crossings)) {
+		m.Nodes = append(m.Nodes, roads.Node{ID: int64(number), Lon: crossings[number][0], Lat: crossings[number][1]})
+	}
+	id := int64(len(n.town.Streets) + 1) // crossings have lower numbers
+	for i, d := range n.detectors {
+		if i%2 == 1 { // the other direction of the last street
+			continue
+		}
+		way := roads.Way{ID: int64(d.Number), Nodes: []int64{int64(d.From)}, Tags: [][2]string{{"highway", highways[d.Class]}}}
+		course := d.Course()
+		for _, p := range course[1 : len(course)-1] {
+			id++
+			m.Nodes, way.Nodes = append(m.Nodes, roads.Node{ID: id, Lon: p[0], Lat: p[1]}), append(way.Nodes, id)
+		}
+		way.Nodes = append(way.Nodes, int64(d.To))
+		if i == len(n.detectors)-1 {
+			way.Tags = append(way.Tags, [2]string{"oneway", "yes"})
+		}
+		m.Ways = append(m.Ways, way)
+	}
+	return m.WritePBF(w)
+}
+
+// highways are OpenStreetMap's names of the classes of roads.
+var highways = map[openlr.FunctionalRoadClass]string{2: "primary", 3: "secondary", 4: "tertiary", 6: "residential", 7: "living_street"}
 
 // detector measures one direction of a street.
 type detector struct {

@@ -34,7 +34,7 @@ const (
 	goodCost        = 15 // per point; a worse path is compared with those on less important roads
 
 	// ambiguousMargin is how much more a path may cost that makes the best one ambiguous.
-	ambiguousMargin = 5
+	ambiguousMargin = 3
 )
 
 // The causes of an unmatched street, the beginnings of Reason.
@@ -59,6 +59,7 @@ type state struct {
 	before, after  float64
 	previous, next int
 	toNext         [maxCandidates]float64 // cost of the path to each candidate of the next point
+	direct         [maxCandidates]bool    // that path does not leave the edge
 }
 
 // matcher matches one street after the other.
@@ -225,16 +226,15 @@ func (m *matcher) candidates(p *point, k, last int) *Match {
 func (m *matcher) consider(p *point, e edge, at float64, last bool) {
 	size := m.metres(e)
 	cost := 0.0
-	switch {
-	case at <= p.snap && at <= size-at:
-		at = 0
-	case size-at <= p.snap:
+	switch toStart, toEnd := at <= p.snap, size-at <= p.snap; {
+	case last && toEnd:
 		at = size
+	case !last && toStart:
+		at = 0
+	case toStart || toEnd: // nothing of the edge would be used
+		return
 	default:
 		cost = p.inside
-	}
-	if last && at <= 0 || !last && at >= size { // nothing of the edge would be used
-		return
 	}
 	here, there := m.along(e, at), min(at+bearingMetres, size)
 	if last {
@@ -246,7 +246,9 @@ func (m *matcher) consider(p *point, e edge, at float64, last bool) {
 		if off > bearingLimit {
 			return
 		}
-		cost += bearingCost * max(0, off-openlr.BearingTolerance)
+		if !p.guessed {
+			cost += bearingCost * max(0, off-openlr.BearingTolerance) * math.Abs(there-at) / bearingMetres
+		}
 	}
 	if l := &m.links[e.link()]; p.described {
 		cost += classCost*math.Abs(float64(l.class)-float64(p.class)) + formCost(p.form, l.form)
@@ -309,9 +311,6 @@ func (m *matcher) cheapest(k int) int {
 	return best
 }
 
-// direct reports whether the path from one candidate to the next stays on their edge.
-func direct(from, to *state) bool { return from.edge == to.edge && from.at <= to.at }
-
 // connectTo sets the costs of the paths from a candidate of point k to those of the next point.
 func (m *matcher) connectTo(r *reference, k int, from *state, there []state) {
 	rest := m.metres(from.edge) - from.at
@@ -325,10 +324,13 @@ func (m *matcher) connectTo(r *reference, k int, from *state, there []state) {
 	}
 	m.targets = m.targets[:0]
 	for j := range there {
-		from.toNext[j] = infinite
-		if direct(from, &there[j]) {
-			from.toNext[j] = cost(there[j].at - from.at)
-		} else if start, _ := m.ends(there[j].edge); !slices.Contains(m.targets, start) {
+		to := &there[j]
+		from.toNext[j], from.direct[j] = infinite, from.edge == to.edge && from.at <= to.at
+		if from.direct[j] {
+			from.toNext[j] = cost(to.at - from.at)
+		}
+		// A path that returns to the edge may have the length of the code, such as around a roundabout.
+		if start, _ := m.ends(to.edge); from.toNext[j] > 0 && !slices.Contains(m.targets, start) {
 			m.targets = append(m.targets, start)
 		}
 	}
@@ -338,8 +340,10 @@ func (m *matcher) connectTo(r *reference, k int, from *state, there []state) {
 	m.leave(r, k, from, m.targets, func(target int32, length float64) {
 		for j := range there {
 			to := &there[j]
-			if start, _ := m.ends(to.edge); start == target && !direct(from, to) && m.reached[target].via != to.edge.twin() {
-				from.toNext[j] = cost(rest + length + to.at)
+			if start, _ := m.ends(to.edge); start == target && m.reached[target].via != to.edge.twin() {
+				if c := cost(rest + length + to.at); c < from.toNext[j] {
+					from.toNext[j], from.direct[j] = c, false
+				}
 			}
 		}
 	})
@@ -360,27 +364,28 @@ func (m *matcher) leave(r *reference, k int, from *state, targets []int32, found
 }
 
 // through returns the candidates of the best combination through candidate j of point k.
-func (m *matcher) through(last, k, j int) []*state {
-	chosen := make([]*state, last+1)
-	chosen[k] = &m.columns[k][j]
+func (m *matcher) through(last, k, j int) []int {
+	chosen := make([]int, last+1)
+	chosen[k] = j
 	for i := k; i > 0; i-- {
-		chosen[i-1] = &m.columns[i-1][chosen[i].previous]
+		chosen[i-1] = m.columns[i][chosen[i]].previous
 	}
 	for i := k; i < last; i++ {
-		chosen[i+1] = &m.columns[i+1][chosen[i].next]
+		chosen[i+1] = m.columns[i][chosen[i]].next
 	}
 	return chosen
 }
 
 // build returns the path through candidates without the offsets. ok is false if nothing is left.
-func (m *matcher) build(r *reference, chosen []*state) (match Match, ok bool) {
+func (m *matcher) build(r *reference, chosen []int) (match Match, ok bool) {
 	last := len(chosen) - 1
-	edges := []edge{chosen[0].edge}
+	first, final := &m.columns[0][chosen[0]], &m.columns[last][chosen[last]]
+	edges := []edge{first.edge}
 	var firstLeg, leg float64
-	for k, from := range chosen[:last] {
-		to := chosen[k+1]
+	for k := range last {
+		from, to := &m.columns[k][chosen[k]], &m.columns[k+1][chosen[k+1]]
 		leg = to.at - from.at
-		if !direct(from, to) {
+		if !from.direct[chosen[k+1]] {
 			start, _ := m.ends(to.edge)
 			m.leave(r, k, from, []int32{start}, func(_ int32, length float64) { leg += m.metres(from.edge) + length })
 			edges = append(m.path(edges, from.edge, start), to.edge)
@@ -403,8 +408,8 @@ func (m *matcher) build(r *reference, chosen []*state) (match Match, ok bool) {
 		at[i] = at[i-1] + distance(m.position(nodes[i-1]), m.position(nodes[i]))
 	}
 	total := at[len(at)-1]
-	start := cut(at, chosen[0].at, firstLeg, r.positive)
-	end := cut(at, total-m.metres(chosen[last].edge)+chosen[last].at, -leg, r.negative)
+	start := cut(at, first.at, firstLeg, r.positive)
+	end := cut(at, total-m.metres(final.edge)+final.at, -leg, r.negative)
 	if start >= end {
 		return match, false
 	}

@@ -28,6 +28,7 @@ type point struct {
 	snap     float64 // the point is at a junction that is so near, in metres
 	inside   float64 // cost of a point that is not at a junction
 
+	guessed   bool // bearing is that of the straight line to the other end
 	described bool // the following is known
 	class     uint8
 	lowest    uint8 // least important class up to the next point
@@ -44,7 +45,7 @@ func fromCode(code string) (reference, error) {
 	for _, p := range line.Points {
 		r.points = append(r.points, point{
 			position: [2]float64{p.Lon, p.Lat}, bearing: p.Bearing, metres: float64(p.Distance), snap: snapMetres, inside: insideCost,
-			described: true, class: uint8(p.FRC), lowest: uint8(p.LowestFRC), form: p.FOW,
+			described: !line.Guessed(), guessed: line.Guessed(), class: uint8(p.FRC), lowest: uint8(p.LowestFRC), form: p.FOW,
 		})
 	}
 	return r, nil
