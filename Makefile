@@ -123,7 +123,7 @@ simulate: ## the daemon, its disk, its network and fakes of its stores under one
 
 .PHONY: simulate-planted
 simulate-planted: ## plant each bug of cmd/dev/chaos/simulate/testdata/planted, and print after how long the simulation finds it
-	CGO_ENABLED=0 go test ./cmd/dev/chaos/simulate -count=1 -v -timeout 0 -run '^TestPlanted$$' -args -planted 5m
+	go run ./cmd/dev/chaos/simulate -planted 5m $(ARGS)
 
 .PHONY: chaos-cluster
 chaos-cluster: DURATION = 240s

@@ -23,6 +23,13 @@ type client struct {
 	rng     *rand.Rand
 	seqs    [detectors]int64
 	batches int
+	sent    []sent // the latest accepted batches with a key
+}
+
+// sent is an accepted batch.
+type sent struct {
+	*request
+	first *batch.Submission
 }
 
 // request is a batch with what the client knows about it.
@@ -45,10 +52,14 @@ func (c *client) run(until time.Time) {
 			}
 			c.w.ledger.Accept(list)
 		}
-		if s != nil && r.key != "" && c.rng.IntN(8) == 0 { // a client that forgot the response
-			again := c.send(r)
-			if again != nil && (!again.Result.Replay || again.Result.ID != s.Result.ID || again.Result.Accepted != s.Result.Accepted) {
-				c.w.fault("client %d: a repeated batch %s got %s instead of %s", c.id, r.key, id(again), id(s))
+		if s != nil && r.key != "" {
+			c.sent = append(c.sent[max(0, len(c.sent)-50):], sent{r, s})
+		}
+		if len(c.sent) > 0 && c.rng.IntN(6) == 0 { // a client that forgot a response, perhaps an old one
+			old := c.sent[len(c.sent)-1-min(c.rng.IntN(len(c.sent)), c.rng.IntN(len(c.sent)))]
+			again := c.send(old.request)
+			if again != nil && (!again.Result.Replay || again.Result.ID != old.first.Result.ID || again.Result.Accepted != old.first.Result.Accepted) {
+				c.w.fault("client %d: a repeated batch %s got %s instead of %s", c.id, old.key, id(again), id(old.first))
 			}
 		}
 		time.Sleep(time.Duration(1+c.rng.IntN(20_000)) * time.Millisecond)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,12 +20,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-var (
-	firstSeed = flag.Uint64("seed", 1, "first seed")
-	hours     = flag.Int("hours", 0, "simulated hours, each with the next seed; 0 for a few minutes")
-	patience  = flag.Duration("shrink", time.Minute, "time to look for a shorter schedule that fails")
-	show      = flag.Bool("trace", false, "show the events")
-)
+var hours = flag.Int("hours", 0, "simulated hours, each with the next seed; 0 for a few minutes")
 
 // TestMain uses the coders of frames, which share channels, before the first bubble would own them.
 func TestMain(m *testing.M) {
@@ -99,50 +93,30 @@ func TestSimulate(t *testing.T) {
 		length, runs = 5*time.Minute, 4
 	}
 	var out io.Writer
-	if *show {
+	if *showEvents {
 		out = os.Stdout
 	}
-	began, total, count := time.Now(), 0, 0
-	for seed := *firstSeed; seed < *firstSeed+uint64(runs); seed++ {
+	total := 0
+	for seed := *startSeed; seed < *startSeed+uint64(runs); seed++ {
 		faults := schedule(seed, length)
+		if numbers, err := parseKeep(); len(numbers) > 0 || err != nil {
+			require.NoError(t, err)
+			all := faults
+			faults = nil
+			for _, i := range numbers {
+				faults = append(faults, all[i])
+			}
+			length = min(length, faults[len(faults)-1].at+5*time.Minute)
+		}
+		t.Logf("schedule of %d faults", len(faults)) // known even if the run panics
 		o := simulate(t, seed, length, faults, out)
-		total, count = total+o.accepted, count+len(faults)
+		total += o.accepted
 		t.Logf("seed %d: %d faults, %d items accepted, %d responses lost, %d events, hash %016x", seed, len(faults), o.accepted, o.lost, o.events, o.hash)
 		if len(o.wrong) > 0 {
-			t.Logf("found after %s, %d simulated hours and %d faults", time.Since(began).Round(time.Second), seed-*firstSeed+1, count)
-			t.Logf("wrong: %s", strings.Join(o.wrong, "\n"))
-			shortest := shrink(t, seed, length, faults)
-			t.Fatalf("seed %d fails; the shortest schedule found has %d faults:\n%s", seed, len(shortest), text(shortest))
+			t.Fatalf("wrong: %s\nafter the faults:\n%s", strings.Join(o.wrong, "\n"), text(faults))
 		}
 	}
-	simulated := time.Duration(runs) * length
-	t.Logf("simulated %s with %d faults in %s: %.0f hours a minute; %d items accepted", simulated, count, time.Since(began).Round(time.Millisecond),
-		simulated.Hours()/time.Since(began).Minutes(), total)
 	require.NotZero(t, total)
-}
-
-// shrink drops faults from a schedule while the run still fails (ddmin), and returns the rest.
-func shrink(t *testing.T, seed uint64, length time.Duration, faults []fault) []fault {
-	began := time.Now()
-	for parts := 2; len(faults) > 0 && time.Since(began) < *patience; {
-		size, dropped := (len(faults)+parts-1)/parts, false
-		for from := 0; from < len(faults) && time.Since(began) < *patience; from += size {
-			rest := slices.Concat(faults[:from], faults[min(from+size, len(faults)):])
-			if len(simulate(t, seed, length, rest, nil).wrong) > 0 {
-				faults, dropped = rest, true
-				from -= size
-			}
-		}
-		switch {
-		case dropped:
-			parts = max(2, min(parts-1, len(faults)))
-		case size == 1:
-			return faults
-		default:
-			parts = min(2*parts, len(faults))
-		}
-	}
-	return faults
 }
 
 // text returns a schedule, one fault a line.
