@@ -109,10 +109,10 @@ func (f *forecaster) adapt(ctx context.Context, s *model.Step) {
 	case same && s.Origin.Equal(f.tracker.Until.Add(s.Interval)):
 		f.tracker.Add(s)
 	case same:
-		err = f.repeat(ctx, &f.tracker, s.Learned, f.tracker.Until, until)
+		err = repeat(ctx, f.source, &f.tracker, s.Learned, f.tracker.Until, until)
 	default:
 		var tracker model.Tracker
-		if err = f.repeat(ctx, &tracker, s.Learned, f.source.Day(s.Day, -1), until); err == nil {
+		if tracker, err = track(ctx, f.source, s.Learned, until); err == nil {
 			f.tracker, f.tracked = tracker, s.Learned
 		}
 	}
@@ -125,21 +125,27 @@ func (f *forecaster) adapt(ctx context.Context, s *model.Step) {
 	f.tracker.Use(s)
 }
 
+// track returns a tracker with the steps since the start of the day before the learned tables.
+func track(ctx context.Context, source *archive.Source, l *model.Learned, until time.Time) (t model.Tracker, err error) {
+	err = repeat(ctx, source, &t, l, source.Day(l.Day, -1), until)
+	return t, err
+}
+
 // repeat adds the steps after from, up to an origin, to a tracker: those of the last two days at
 // most. The tracker remains valid after an error.
-func (f *forecaster) repeat(ctx context.Context, t *model.Tracker, l *model.Learned, from, until time.Time) error {
+func repeat(ctx context.Context, source *archive.Source, t *model.Tracker, l *model.Learned, from, until time.Time) error {
 	if late := until.Add(-2 * 24 * time.Hour); from.Before(late) {
 		from = late
 	}
 	before := l
 	if from.Before(l.Day) {
 		var err error
-		if before, err = f.source.Load(ctx, from); err != nil {
+		if before, err = source.Load(ctx, from); err != nil {
 			return err
 		}
 	}
 	for from.Before(until) {
-		all, last, err := f.source.Repeat(ctx, from, until, len(l.Detectors))
+		all, last, err := source.Repeat(ctx, from, until, len(l.Detectors))
 		if err != nil {
 			return err
 		}

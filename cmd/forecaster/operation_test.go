@@ -180,6 +180,16 @@ func (w *town) testExplain(t *testing.T) {
 	} {
 		require.Contains(t, text, want)
 	}
+	running := w.start(t) // its bounds are those that explain prints
+	_, _, err = running.forecast(t.Context(), noon)
+	require.NoError(t, err)
+	served := running.latest.Load().step
+	out := make([]model.Forecast, 2)
+	for i, s := range []*model.Step{served, model.NewStep(running.learned, noon, nil, nil)} {
+		s.Forecast("6", served.Recent("6", time.Hour), []model.Target{served.TargetOf(30 * time.Minute)}, out[i:i+1], nil)
+	}
+	require.NotEqual(t, fmt.Sprintf("%.1f", out[0].High-out[0].Low), fmt.Sprintf("%.1f", out[1].High-out[1].Low), "they are adapted")
+	require.Contains(t, text, fmt.Sprintf("8 of 10 values are between %.1f and %.1f \n", out[0].Low, out[0].High))
 	sum, forecast := 0.0, 0.0 // the groups add up
 	detector, _, _ := strings.Cut(text, "\ndetector 7")
 	for _, m := range regexp.MustCompile(`(?m)^  (\w.*?)  +([+-]?\d+\.\d+)( \S*)?$`).FindAllStringSubmatch(detector, -1) {
