@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,16 +28,18 @@ func (f fault) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%8.3fs %s %s n=%d for %s", f.at.Seconds(), f.kind, f.store, f.n, f.last))
 }
 
-// kinds are the faults, and how often they occur relative to each other.
-var kinds = []struct {
-	kind   string
-	weight int
+type kind struct {
+	name   string
+	weight int // how often it occurs relative to the others
 	apply  func(w *world, f fault)
-}{
+}
+
+// kinds are the faults of all worlds.
+var kinds = []kind{
 	{"kill", 6, func(w *world, f fault) { w.restart(f, "", 0, false) }},
 	{"power loss", 8, func(w *world, f fault) { w.restart(f, "", 0, true) }},
 	{"power loss within writes", 8, func(w *world, f fault) {
-		w.disk.SetBudget(f.n % 40)
+		w.replica(f).disk.SetBudget(f.n % 40)
 		time.Sleep(f.last / 8)
 		w.restart(f, "", 0, true)
 	}},
@@ -44,32 +47,32 @@ var kinds = []struct {
 	{"kill after a request", 10, func(w *world, f fault) { w.restart(f, f.store+" is sent bytes", 1+f.n/2%16, f.n%2 == 0) }},
 	{"kill before an answer", 10, func(w *world, f fault) { w.restart(f, f.store+" answers", 1+f.n/2%16, f.n%2 == 0) }},
 	{"stop", 4, func(w *world, f fault) {
-		w.stopDaemon()
+		w.replica(f).stop()
 		w.startAgain(f)
 	}},
-	{"disk error", 12, func(w *world, f fault) { w.disk.FailOnce(diskCalls[f.n%len(diskCalls)]) }},
+	{"disk error", 12, func(w *world, f fault) { w.replica(f).disk.FailOnce(diskCalls[f.n%len(diskCalls)]) }},
 	{"disk errors", 3, func(w *world, f fault) {
-		rng, disk := random(uint64(f.n), 7), w.disk
+		rng, disk := random(uint64(f.n), 7), w.replica(f).disk
 		disk.SetFault(func(string, string) bool { return rng.IntN(8) == 0 })
 		time.AfterFunc(f.last, func() { disk.SetFault(nil) })
 	}},
 	{"disk full", 4, func(w *world, f fault) {
-		disk := w.disk
+		disk := w.replica(f).disk
 		disk.Fill(int64(f.n % 4000))
 		time.AfterFunc(f.last, func() { disk.Fill(-1) })
 	}},
-	{"cut", 10, func(w *world, f fault) { w.network.cut(f.store) }},
-	{"response lost", 14, func(w *world, f fault) { w.network.set(f.store, func(l *link) { l.cutReply = 1 + f.n%3 }) }},
-	{"half of a request lost", 8, func(w *world, f fault) { w.network.set(f.store, func(l *link) { l.cutInside = 1 + f.n%2 }) }},
+	{"cut", 10, func(w *world, f fault) { w.network.cut(f.store, w.link(f)) }},
+	{"response lost", 14, func(w *world, f fault) { w.network.set(f.store, w.link(f), func(l *link) { l.cutReply = 1 + f.n%3 }) }},
+	{"half of a request lost", 8, func(w *world, f fault) { w.network.set(f.store, w.link(f), func(l *link) { l.cutInside = 1 + f.n%2 }) }},
 	{"slow", 6, func(w *world, f fault) {
-		w.network.set(f.store, func(l *link) { l.slow, l.delay = time.Now().Add(f.last), time.Duration(f.n%20_000)*time.Millisecond })
+		w.network.set(f.store, w.link(f), func(l *link) { l.slow, l.delay = time.Now().Add(f.last), time.Duration(f.n%20_000)*time.Millisecond })
 	}},
 	{"half-open", 6, func(w *world, f fault) {
-		w.network.set(f.store, func(l *link) { l.stalled, l.oneWay = time.Now().Add(f.last), f.n%2 == 0 })
+		w.network.set(f.store, w.link(f), func(l *link) { l.stalled, l.oneWay = time.Now().Add(f.last), f.n%2 == 0 })
 	}},
 	{"down", 6, func(w *world, f fault) {
-		w.network.set(f.store, func(l *link) { l.down = time.Now().Add(f.last) })
-		w.network.cut(f.store)
+		w.network.set(f.store, w.link(f), func(l *link) { l.down = time.Now().Add(f.last) })
+		w.network.cut(f.store, w.link(f))
 	}},
 	{"acknowledgement of an INSERT lost", 5, func(w *world, f fault) { w.archive.LoseNext(1 + f.n%3) }},
 	{"INSERT interrupted between parts", 5, func(w *world, f fault) { w.archive.TearNext(1 + f.n%3) }},
@@ -85,14 +88,14 @@ var kinds = []struct {
 		time.AfterFunc(f.last, func() { w.archive.RefuseIf(nil) })
 	}},
 	{"leader moves", 8, func(w *world, f fault) {
-		_ = w.broker.MoveTopicPartition(topic, int32(f.n%partitions), int32(f.n/partitions%brokers))
+		_ = w.broker.MoveTopicPartition(w.topic(f), int32(f.n%partitions), int32(f.n/partitions%brokers))
 	}},
 	{"broker rejects", 8, func(w *world, f fault) {
-		w.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: rejections[f.n%len(rejections)], Count: 1 + f.n/8%3})
+		w.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: w.topic(f), Err: rejections[f.n%len(rejections)], Count: 1 + f.n/8%3})
 	}},
 	{"topic recreated", 2, func(w *world, f fault) {
-		w.network.set(broker, func(l *link) { l.down = time.Now().Add(time.Hour) })
-		w.network.cut(broker)
+		w.network.set(broker, everyReplica, func(l *link) { l.down = time.Now().Add(time.Hour) })
+		w.network.cut(broker, everyReplica)
 		time.Sleep(time.Second) // requests that have arrived are done
 		w.former = append(w.former, w.records()...)
 		w.topics++
@@ -102,12 +105,13 @@ var kinds = []struct {
 		if err := w.broker.CreateTopic(topic, partitions, nil); err != nil {
 			w.fault("cannot create the topic: %v", err)
 		}
-		w.network.set(broker, func(l *link) { l.down = time.Time{} })
+		w.network.set(broker, everyReplica, func(l *link) { l.down = time.Time{} })
 	}},
 	{"clock jumps", 6, func(w *world, f fault) {
 		jump := time.Duration(f.n%1200-600) * time.Second
-		w.setSkew(jump)
-		time.AfterFunc(f.last, func() { w.setSkew(0) })
+		r := w.replica(f)
+		r.setSkew(jump)
+		time.AfterFunc(f.last, func() { r.setSkew(0) })
 	}},
 }
 
@@ -122,15 +126,26 @@ var rejections = []*kerr.Error{
 	kerr.CoordinatorNotAvailable,
 }
 
-func (w *world) setSkew(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.skew = d
+func (r *replica) setSkew(d time.Duration) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.skew = d
+}
+
+// replica returns the replica that a fault affects.
+func (w *world) replica(f fault) *replica { return w.replicas[f.n>>24%len(w.replicas)] }
+
+// link returns the replica whose link a fault affects, or everyReplica.
+func (w *world) link(f fault) int {
+	if f.n>>20%4 == 0 {
+		return everyReplica
+	}
+	return w.replica(f).id
 }
 
 // restart kills the daemon and starts it again after a while.
 func (w *world) restart(f fault, what string, n int, powerLost bool) {
-	w.killDaemon(what, n, powerLost)
+	w.replica(f).end(what, n, powerLost)
 	if f.n/64%4 == 0 { // the daemon was down for longer than the window
 		w.archive.ForgetTokens()
 	}
@@ -141,21 +156,53 @@ func (w *world) startAgain(f fault) {
 	time.Sleep(f.last / 4)
 	var err error
 	for range 30 {
-		if err = w.startDaemon(); err == nil {
+		if err = w.replica(f).start(); err == nil {
 			return
 		}
 		w.trace.add("daemon does not start: %v", err)
-		w.newLife(w.disk.Crash(false))
+		w.replica(f).newLife(w.replica(f).disk.Crash(false))
 		time.Sleep(time.Second)
 	}
 	w.giveUp("the daemon does not start after %s: %v", f, err)
+}
+
+// sharedKinds are the faults of a log in Kafka.
+var sharedKinds = []kind{
+	{"coordinator rejects", 8, func(w *world, f fault) {
+		keys := []kmsg.Key{kmsg.OffsetCommit, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup, kmsg.OffsetFetch}
+		w.broker.Fault(kfake.Fault{Keys: keys[f.n%len(keys):][:1], Err: coordination[f.n/8%len(coordination)], Count: 1 + f.n/64%3})
+	}},
+	{"replica without brokers", 8, func(w *world, f fault) { // another one takes its partitions over
+		w.network.set(broker, w.replica(f).id, func(l *link) { l.stalled, l.oneWay = time.Now().Add(f.last), f.n%3 == 0 })
+	}},
+}
+
+var coordination = []*kerr.Error{
+	kerr.CoordinatorNotAvailable, kerr.NotCoordinator, kerr.CoordinatorLoadInProgress, kerr.RebalanceInProgress, kerr.UnknownMemberID,
+	kerr.IllegalGeneration,
+}
+
+// topic returns the topic that a fault affects.
+func (w *world) topic(f fault) string {
+	if w.shared && f.n>>16%2 == 0 {
+		return logTopic
+	}
+	return topic
+}
+
+// kindsOf returns the faults of the world of a seed.
+func kindsOf(seed uint64) []kind {
+	if sharesLog(seed) {
+		return slices.Concat(kinds, sharedKinds)
+	}
+	return kinds
 }
 
 // schedule returns the faults of a run, in order.
 func schedule(seed uint64, length time.Duration) (faults []fault) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	total := 0
-	for _, k := range kinds {
+	for _, k := range kindsOf(seed) {
 		total += k.weight
 	}
 	for at := time.Duration(0); ; {
@@ -168,9 +215,9 @@ func schedule(seed uint64, length time.Duration) (faults []fault) {
 			f.store = broker
 		}
 		pick := rng.IntN(total)
-		for _, k := range kinds {
+		for _, k := range kindsOf(seed) {
 			if pick -= k.weight; pick < 0 {
-				f.kind = k.kind
+				f.kind = k.name
 				break
 			}
 		}
@@ -180,8 +227,8 @@ func schedule(seed uint64, length time.Duration) (faults []fault) {
 
 func (w *world) apply(f fault) {
 	w.trace.add("fault %s", f)
-	for _, k := range kinds {
-		if k.kind == f.kind {
+	for _, k := range slices.Concat(kinds, sharedKinds) {
+		if k.name == f.kind {
 			k.apply(w, f)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -17,19 +18,20 @@ import (
 const latency = 200 * time.Microsecond
 
 // network is a network in memory between the processes of the daemon and the stores. Its faults are
-// per store.
+// per store and replica.
 type network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener // keyed by address
-	links     map[string]*link     // keyed by store
+	links     map[string][]*link   // keyed by store, one for each replica
 	trace     func(format string, args ...any)
-	point     func(what string) // called where a process may be killed; may block
+	point     func(replica int, what string) // called where a process may be killed; may block
 }
 
-// link is the state of the network between the daemon and a store. Connections remember nothing
-// but what was lost.
+// link is the state of the network between a replica of the daemon and a store. Connections
+// remember nothing but what was lost.
 type link struct {
 	store     string
+	replica   int
 	down      time.Time     // until then, connections are refused
 	stalled   time.Time     // until then, what is sent is lost without an error
 	oneWay    bool          // stalled loses responses only
@@ -40,56 +42,68 @@ type link struct {
 	conns     []*conn       // clients' ends
 }
 
-func newNetwork(trace func(string, ...any), point func(string)) *network {
-	return &network{listeners: map[string]*listener{}, links: map[string]*link{}, trace: trace, point: point}
+func newNetwork(replicas int, trace func(string, ...any), point func(int, string)) *network {
+	n := &network{listeners: map[string]*listener{}, links: map[string][]*link{}, trace: trace, point: point}
+	for _, store := range []string{archive, broker} {
+		for r := range replicas {
+			n.links[store] = append(n.links[store], &link{store: store, replica: r})
+		}
+	}
+	return n
 }
+
+// everyReplica stands for the links of all replicas.
+const everyReplica = -1
 
 // listen opens an address of a store.
 func (n *network) listen(store, address string) *listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.links[store] == nil {
-		n.links[store] = &link{store: store}
-	}
-	l := &listener{link: n.links[store], address: addr(address), accept: make(chan net.Conn, 64), closed: make(chan struct{})}
+	l := &listener{store: store, address: addr(address), accept: make(chan net.Conn, 64), closed: make(chan struct{})}
 	n.listeners[address] = l
 	return l
 }
 
-// cut breaks all connections to a store. What is under way is lost.
-func (n *network) cut(store string) {
-	n.mu.Lock()
-	conns := n.links[store].conns
-	n.links[store].conns = nil
-	n.mu.Unlock()
+// cut breaks all connections of a replica to a store. What is under way is lost.
+func (n *network) cut(store string, replica int) {
+	var conns []*conn
+	n.set(store, replica, func(l *link) {
+		conns = append(conns, l.conns...)
+		l.conns = nil
+	})
 	for _, c := range conns {
 		c.reset()
 	}
 }
 
 // set changes the state of a link.
-func (n *network) set(store string, change func(*link)) {
+func (n *network) set(store string, replica int, change func(*link)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	change(n.links[store])
+	for _, l := range n.links[store] {
+		if replica == everyReplica || replica == l.replica {
+			change(l)
+		}
+	}
 }
 
 // heal ends all faults.
 func (n *network) heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, l := range n.links {
+	for _, l := range slices.Concat(n.links[archive], n.links[broker]) {
 		l.down, l.stalled, l.slow, l.cutReply, l.cutInside = time.Time{}, time.Time{}, time.Time{}, 0, 0
 	}
 }
 
 // host is a process with connections of its own: when it is killed, the kernel closes them.
 type host struct {
-	n     *network
-	judge bool // its connections have no faults
-	mu    sync.Mutex
-	dead  bool
-	all   []*conn
+	n       *network
+	replica int
+	judge   bool // its connections have no faults
+	mu      sync.Mutex
+	dead    bool
+	all     []*conn
 }
 
 func (h *host) kill() {
@@ -111,9 +125,11 @@ func (h *host) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	}
 	h.n.mu.Lock()
 	l := h.n.listeners[address]
-	now := time.Now()
-	stalled := l != nil && l.link.stalled.After(now) && !h.judge
-	refused := l == nil || l.link.down.After(now) && !h.judge
+	now, state := time.Now(), new(link)
+	if l != nil && !h.judge {
+		state = h.n.links[l.store][h.replica]
+	}
+	stalled, refused := state.stalled.After(now), l == nil || state.down.After(now)
 	h.n.mu.Unlock()
 	if stalled {
 		select {
@@ -130,10 +146,6 @@ func (h *host) dial(ctx context.Context, _, address string) (net.Conn, error) {
 		return fail(cmp.Or(ctx.Err(), os.NewSyscallError("connect", syscall.ECONNREFUSED)))
 	}
 	there, back := newPipe(), newPipe()
-	state := l.link
-	if h.judge {
-		state = &link{store: l.link.store}
-	}
 	client := &conn{n: h.n, link: state, rd: back, wr: there, local: "10.0.0.1:40000", remote: l.address}
 	server := &conn{n: h.n, link: state, rd: there, wr: back, local: l.address, remote: "10.0.0.1:40000", server: true}
 	h.n.mu.Lock()
@@ -155,7 +167,7 @@ func (a addr) Network() string { return "tcp" }
 func (a addr) String() string  { return string(a) }
 
 type listener struct {
-	link    *link
+	store   string
 	address addr
 	accept  chan net.Conn
 	once    sync.Once
@@ -292,7 +304,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		c.n.trace("net %s is sent %d bytes", l.store, len(b))
 	}
 	if c.server {
-		c.n.point(l.store + " answers")
+		c.n.point(l.replica, l.store+" answers")
 	}
 	var err error
 	c.wr.change(func() {
@@ -322,7 +334,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		}
 	}
 	if !c.server {
-		c.n.point(l.store + " is sent bytes")
+		c.n.point(l.replica, l.store+" is sent bytes")
 	}
 	if err != nil {
 		return 0, &net.OpError{Op: "write", Net: "tcp", Addr: c.remote, Err: err}

@@ -54,8 +54,10 @@ func simulate(t *testing.T, seed uint64, length time.Duration, faults []fault, s
 		time.Sleep(time.Until(epoch))
 		w := newWorld(t, seed, dead, show)
 		defer w.close()
-		if err := w.startDaemon(); err != nil {
-			t.Fatal(err)
+		for _, r := range w.replicas {
+			if err := r.start(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		var sending sync.WaitGroup
 		for i := range clients {
@@ -73,7 +75,9 @@ func simulate(t *testing.T, seed uint64, length time.Duration, faults []fault, s
 		w.settle()
 		sending.Wait()
 		w.settle()
-		w.stopDaemon()
+		for _, r := range w.replicas {
+			r.stop()
+		}
 		o.wrong, o.accepted = w.judge()
 		o.hash, o.events, o.lost = w.trace.hash.Sum64(), w.trace.events, w.lost
 	})

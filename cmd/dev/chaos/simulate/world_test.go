@@ -30,13 +30,15 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
-	"trafficd/sinks/clickhouse"
-	"trafficd/sinks/kafka"
+	"trafficd/pipeline/kafkalog"
+	"trafficd/pipeline/lib/durable"
 )
 
 const (
 	archiveAddress = "10.0.0.2:9000"
 	topic          = "measurements"
+	logTopic       = "trafficd.log"
+	logPartitions  = 3
 	partitions     = 4
 	brokers        = 3
 	clients        = 4
@@ -49,14 +51,15 @@ const (
 	broker  = "kafka"
 )
 
-// world is the daemon with its disk, its clients, the network and the stores, in one process. All
-// of it runs in one bubble, on its clock.
+// world is the daemon with its disk, its clients, the network and the stores, in one process. If
+// the journal is a log in Kafka, there are three replicas. All of it runs in one bubble, on its
+// clock.
 type world struct {
 	t     *testing.T
 	start time.Time
 	trace *trace
 
-	disk    *crashfs.FS
+	shared  bool // the journal is a log in Kafka
 	network *network
 	archive *chfake.Server
 	broker  *kfake.Cluster
@@ -64,10 +67,8 @@ type world struct {
 	topics  int             // number of deleted topics
 	dead    string          // path of the dead-letter file
 
-	mu     sync.Mutex
-	daemon *daemon       // nil while it is down
-	skew   time.Duration // of the daemon's wall clock
-	kill   *kill         // where the daemon is to be killed
+	mu       sync.Mutex
+	replicas []*replica
 
 	ledger *ledger.Ledger
 	maybe  []ledger.Accepted // items of batches without a key that got no response
@@ -118,11 +119,19 @@ func (tr *trace) add(format string, args ...any) {
 // the events.
 func newWorld(t *testing.T, seed uint64, dead string, show io.Writer) *world {
 	w := &world{
-		t: t, start: time.Now(), disk: crashfs.New(seed), ledger: new(ledger.Ledger), dead: dead,
+		t: t, start: time.Now(), ledger: new(ledger.Ledger), dead: dead, shared: sharesLog(seed),
 	}
 	w.trace = &trace{start: w.start, hash: fnv.New64a(), out: show}
-	w.network = newNetwork(w.trace.add, w.point)
-	w.disk.SetGate(w.sync)
+	count := 1
+	if w.shared {
+		count = 3
+	}
+	w.network = newNetwork(count, w.trace.add, w.point)
+	for id := range count {
+		r := &replica{w: w, id: id}
+		r.newLife(crashfs.New(seed + uint64(id)<<32))
+		w.replicas = append(w.replicas, r)
+	}
 	w.archive = chfake.New(func(...any) {})
 	go w.archive.Serve(w.network.listen(archive, archiveAddress)) // until close
 	node := 0
@@ -140,26 +149,43 @@ func newWorld(t *testing.T, seed uint64, dead string, show io.Writer) *world {
 
 // close stops the stores.
 func (w *world) close() {
-	w.network.cut(archive)
-	w.network.cut(broker)
+	w.network.cut(archive, everyReplica)
+	w.network.cut(broker, everyReplica)
 	for _, l := range w.network.listeners {
 		_ = l.Close()
 	}
 	w.broker.Close()
 }
 
+// sharesLog reports whether the journal in the world of a seed is a log in Kafka.
+func sharesLog(seed uint64) bool { return seed%3 == 0 }
+
+// replica is a place for a daemon, with a disk.
+type replica struct {
+	w  *world
+	id int
+
+	// Guarded by world.mu.
+	disk   *crashfs.FS
+	daemon *daemon       // nil while it is down
+	skew   time.Duration // of the daemon's wall clock
+	kill   *kill         // where the daemon is to be killed
+}
+
 // now is the daemon's wall clock.
-func (w *world) now() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Now().Add(w.skew)
+func (r *replica) now() time.Time {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	return time.Now().Add(r.skew)
 }
 
 // daemon is a running daemon: the parts that a batch passes through, connected as cmd/trafficd
 // does.
 type daemon struct {
 	host       *host
-	journal    *journal.Journal
+	journal    pipeline.Journal
+	shared     *kafkalog.Log // the journal if it is in Kafka
+	close      func() error  // closes the journal
 	store      *pipeline.IdempotencyStore
 	intake     *pipeline.Intake
 	deliveries []*pipeline.Delivery
@@ -199,12 +225,13 @@ func (d disk) Open(path string, flag int) (journal.File, error) {
 	return f, nil
 }
 
-func (w *world) startDaemon() error {
-	d := &daemon{host: &host{n: w.network}}
+func (r *replica) start() error {
+	w := r.w
+	d := &daemon{host: &host{n: w.network, replica: r.id}}
 	cfg := config.Default()
 	cfg.Journal.Dir, cfg.Journal.MinFreeBytes = "/journal", 0
 	cfg.Journal.MaxBytes, cfg.Journal.SegmentBytes, cfg.Journal.MaxFrameBytes = 4<<20, 64<<10, 64<<10
-	cfg.Pipeline.Now, cfg.Pipeline.Workers = w.now, 2
+	cfg.Pipeline.Now, cfg.Pipeline.Workers = r.now, 2
 	cfg.Pipeline.Idempotency.Journal.Dir = "/journal/responses"
 	cfg.Pipeline.Idempotency.Journal.SegmentBytes = 64 << 10
 	cfg.ClickHouse.Addresses, cfg.ClickHouse.Migrate, cfg.ClickHouse.DeriveInterval = []string{archiveAddress}, false, 0
@@ -214,10 +241,19 @@ func (w *world) startDaemon() error {
 	for i := range brokers {
 		cfg.Kafka.Brokers = append(cfg.Kafka.Brokers, fmt.Sprintf("10.0.0.3:%d", 9092+i))
 	}
-	fs := journal.WithFS(disk{w.disk})
+	cfg.Journal.Log.Dial, cfg.Journal.Log.Brokers, cfg.Journal.Log.Partitions = d.host.dial, cfg.Kafka.Brokers, logPartitions
+	cfg.Journal.Log.MetadataMaxAge = 5 * time.Second // faster than with 1 s
+	fs := journal.WithFS(disk{r.disk})
 	log := zerolog.New(logTo{w.trace}).Level(zerolog.WarnLevel)
 	var err error
-	d.journal, err = journal.Open(cfg.Journal.Config, []string{archive, broker, pipeline.IdempotencyConsumer}, fs, journal.WithLogger(log))
+	var local *journal.Journal
+	var source pipeline.Source // of the idempotency store
+	if w.shared {
+		d.shared, err = kafkalog.Open(cfg.Journal.Log, []string{archive, broker}, cfg.Pipeline.Idempotency.Window, log)
+		d.journal = d.shared
+	} else if local, err = journal.Open(cfg.Journal.Config, []string{archive, broker, pipeline.IdempotencyConsumer}, fs, journal.WithLogger(log)); err == nil {
+		d.journal, d.close, source = local, local.Close, pipeline.Local(local, pipeline.IdempotencyConsumer)
+	}
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -225,23 +261,39 @@ func (w *world) startDaemon() error {
 	soft, cancelSoft := context.WithCancel(hard)
 	d.hard, d.soft = cancelHard, cancelSoft
 	dead := pipeline.NewDeadLetters(w.dead)
-	deliver := func(name string, cfg pipeline.DeliveryConfig, sink pipeline.Sink, err error) {
+	deliver := func(s config.Sink, source pipeline.Source) *pipeline.Delivery {
+		sink, err := s.Open(&cfg, log)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		x, err := pipeline.NewDelivery(name, cfg, pipeline.Local(d.journal, name), sink, dead, log)
+		x, err := pipeline.NewDelivery(s.Name, s.Delivery(&cfg), source, sink, dead, log)
 		if err != nil {
-			w.fault("the cursor of %s cannot be read: %v", name, err)
-			return
+			w.giveUp("the cursor of %s cannot be read: %v", s.Name, err)
+			return nil
 		}
-		d.deliveries = append(d.deliveries, x)
-		d.running.Go(func() { _ = x.Run(hard, soft) })
+		return x
 	}
-	c, err := clickhouse.New(cfg.ClickHouse.Config, log)
-	deliver(archive, cfg.ClickHouse.Delivery, c, err)
-	k, err := kafka.New(cfg.Kafka.Config, log)
-	deliver(broker, cfg.Kafka.Delivery, k, err)
-	d.store, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal, pipeline.Local(d.journal, pipeline.IdempotencyConsumer), fs)
+	for _, s := range config.Sinks {
+		if w.shared {
+			d.running.Go(func() {
+				_ = d.shared.Consume(hard, soft, s.Name, func(ctx, soft context.Context, p *kafkalog.Partition) error {
+					w.trace.add("replica %d delivers partition %d to %s", r.id, p.ID, s.Name)
+					x := deliver(s, p)
+					if x == nil {
+						return nil
+					}
+					if err := x.Run(ctx, soft); !errors.Is(err, durable.ErrClosed) {
+						return err
+					}
+					return nil // another replica continues
+				}, func(error) {})
+			})
+		} else if x := deliver(s, pipeline.Local(local, s.Name)); x != nil {
+			d.deliveries = append(d.deliveries, x)
+			d.running.Go(func() { _ = x.Run(hard, soft) })
+		}
+	}
+	d.store, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal, source, fs)
 	if err == nil {
 		d.intake, err = pipeline.NewIntake(cfg.Pipeline, d.journal, known, d.store, log)
 	}
@@ -250,18 +302,23 @@ func (w *world) startDaemon() error {
 		return err
 	}
 	w.mu.Lock()
-	w.daemon = d
+	r.daemon = d
 	w.mu.Unlock()
-	w.trace.add("daemon starts")
+	w.trace.add("daemon %d starts", r.id)
 	return nil
 }
 
 // stop ends all parts in the daemon's order. A killed daemon has neither a disk nor a network left,
 // so that nothing that its goroutines still do has an effect.
 func (d *daemon) stop(killed bool) {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
 	if killed {
 		d.hard()
 		d.host.kill()
+		if d.shared != nil {
+			_ = d.shared.Close(now)
+		}
 	}
 	if d.intake != nil {
 		d.intake.Close()
@@ -276,28 +333,33 @@ func (d *daemon) stop(killed bool) {
 	}
 	d.running.Wait()
 	d.hard()
-	_ = d.journal.Close()
+	if d.shared != nil {
+		_ = d.shared.Close(now)
+	} else {
+		_ = d.close()
+	}
 	d.host.kill()
 }
 
-// stopDaemon stops the daemon.
-func (w *world) stopDaemon() {
-	w.mu.Lock()
-	d := w.daemon
-	w.daemon = nil
-	w.mu.Unlock()
+// stop stops the daemon.
+func (r *replica) stop() {
+	r.w.mu.Lock()
+	d := r.daemon
+	r.daemon = nil
+	r.w.mu.Unlock()
 	if d != nil {
 		d.stop(false)
 	}
-	w.newLife(w.disk.Crash(false))
+	r.newLife(r.disk.Crash(false))
 }
 
-// killDaemon kills the daemon at the nth time that something happens, at the latest after a minute.
-// If power is lost, so are unsynced writes.
-func (w *world) killDaemon(what string, n int, powerLost bool) {
+// end kills the daemon at the nth time that something happens, at the latest after a minute. If
+// power is lost, so are unsynced writes.
+func (r *replica) end(what string, n int, powerLost bool) {
+	w := r.w
 	k := &kill{what: what, left: n, powerLost: powerLost, done: make(chan struct{})}
 	w.mu.Lock()
-	w.kill = k
+	r.kill = k
 	w.mu.Unlock()
 	if what != "" {
 		select {
@@ -306,14 +368,14 @@ func (w *world) killDaemon(what string, n int, powerLost bool) {
 		}
 	}
 	w.mu.Lock()
-	if w.kill == k {
-		w.execute()
+	if r.kill == k {
+		r.execute()
 	}
 	w.mu.Unlock()
 	if k.daemon != nil {
 		k.daemon.stop(true)
 	}
-	w.newLife(k.disk)
+	r.newLife(k.disk)
 }
 
 // kill is an order to kill the daemon.
@@ -328,22 +390,23 @@ type kill struct {
 
 // point is called where the daemon may be killed. Nothing here may wait for time to pass, because
 // the caller may hold locks.
-func (w *world) point(what string) {
+func (w *world) point(replica int, what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.kill != nil && w.kill.what == what {
-		if w.kill.left--; w.kill.left <= 0 {
-			w.execute()
+	r := w.replicas[replica]
+	if r.kill != nil && r.kill.what == what {
+		if r.kill.left--; r.kill.left <= 0 {
+			r.execute()
 		}
 	}
 }
 
 // execute takes from the daemon its disk and its network. The caller holds mu.
-func (w *world) execute() {
-	k := w.kill
-	w.kill = nil
-	k.daemon, w.daemon = w.daemon, nil
-	k.disk = w.disk.Crash(k.powerLost)
+func (r *replica) execute() {
+	k := r.kill
+	r.kill = nil
+	k.daemon, r.daemon = r.daemon, nil
+	k.disk = r.disk.Crash(k.powerLost)
 	if k.daemon != nil {
 		k.daemon.host.kill()
 	}
@@ -351,14 +414,12 @@ func (w *world) execute() {
 }
 
 // newLife replaces the disk by the one that the next daemon finds.
-func (w *world) newLife(next *crashfs.FS) {
-	w.disk = next
-	w.disk.SetGate(w.sync)
-}
-
-func (w *world) sync(path string) {
-	w.trace.add("disk sync %s", path)
-	w.point("sync")
+func (r *replica) newLife(next *crashfs.FS) {
+	r.disk = next
+	r.disk.SetGate(func(path string) {
+		r.w.trace.add("disk sync %s", path)
+		r.w.point(r.id, "sync")
+	})
 }
 
 // fault records that something happened which must not happen.
@@ -376,11 +437,18 @@ func (l logTo) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// submit is a request of a client. After a crash, or if the daemon is down, its error is
-// batch.ErrNoResponse.
-func (w *world) submit(s *batch.Submission, body []byte) error {
+// submit is a request of a client, which has a replica of its own and uses the next ones while that
+// is down. After a crash, its error is batch.ErrNoResponse.
+func (w *world) submit(client int, s *batch.Submission, body []byte) error {
+	var r *replica
+	var d *daemon
 	w.mu.Lock()
-	d := w.daemon
+	for i := range w.replicas {
+		if r = w.replicas[(client+i)%len(w.replicas)]; r.daemon != nil {
+			d = r.daemon
+			break
+		}
+	}
 	w.mu.Unlock()
 	if d == nil {
 		return errDown
@@ -398,7 +466,7 @@ func (w *world) submit(s *batch.Submission, body []byte) error {
 	err := d.intake.Submit(s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.daemon != d {
+	if r.daemon != d {
 		return batch.ErrNoResponse // the connection is closed
 	}
 	return err
@@ -409,25 +477,49 @@ var errDown = errors.New("connection refused")
 // settle ends all faults and waits until everything is delivered, at most an hour.
 func (w *world) settle() {
 	w.network.heal()
-	w.disk.Fill(-1)
-	w.disk.SetFault(nil)
 	for range 3600 {
-		w.mu.Lock()
-		d := w.daemon
-		w.mu.Unlock()
-		switch {
-		case w.over():
-			return
-		case d == nil:
-			if err := w.startDaemon(); err != nil {
-				w.trace.add("daemon does not start: %v", err)
+		waits := false
+		for _, r := range w.replicas {
+			r.disk.Fill(-1)
+			r.disk.SetFault(nil)
+			w.mu.Lock()
+			d := r.daemon
+			w.mu.Unlock()
+			if d == nil {
+				waits = true
+				if err := r.start(); err != nil {
+					w.trace.add("daemon does not start: %v", err)
+				}
+			} else if slices.ContainsFunc(d.deliveries, func(x *pipeline.Delivery) bool { return x.Status().Frames > 0 }) {
+				waits = true
 			}
-		case !slices.ContainsFunc(d.deliveries, func(x *pipeline.Delivery) bool { return x.Status().Frames > 0 }):
+		}
+		if w.over() || !waits && !w.logWaits() {
 			return
 		}
 		time.Sleep(time.Second)
 	}
 	w.giveUp("not everything is delivered an hour after the last fault")
+}
+
+// logWaits reports whether the log in Kafka has frames that are not delivered.
+func (w *world) logWaits() bool {
+	if !w.shared {
+		return false
+	}
+	reader := &host{n: w.network, judge: true}
+	defer reader.kill()
+	cfg := kafkalog.DefaultConfig()
+	cfg.Dial, cfg.Brokers, cfg.Partitions = reader.dial, w.broker.ListenAddrs(), logPartitions
+	view, err := kafkalog.OpenView(context.Background(), cfg, []string{archive, broker})
+	if err != nil {
+		w.trace.add("cannot read the log: %v", err)
+		return true
+	}
+	defer view.Close()
+	return slices.ContainsFunc(view.Partitions, func(p kafkalog.ViewedPartition) bool {
+		return slices.ContainsFunc(p.Cursors, func(c durable.CursorInfo) bool { return c.Seq < p.Next })
+	})
 }
 
 // judge compares the ledger with the stores, once everything is delivered.
