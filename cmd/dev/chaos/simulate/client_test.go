@@ -118,7 +118,7 @@ func (c *client) check(r *request, s *batch.Submission) {
 var types = []string{"flow", "speed", "occupancy"}
 
 // request returns a new batch. Its items are from up to three months, which are parts of their own
-// in the archive.
+// in the archive, those of a client from so many that a block needs several INSERTs.
 func (c *client) request() *request {
 	c.batches++
 	r := new(request)
@@ -126,10 +126,14 @@ func (c *client) request() *request {
 		r.key = fmt.Sprintf("client-%d-batch-%d", c.id, c.batches)
 	}
 	var texts []string
+	months := 3
+	if c.id == 0 {
+		months = 40
+	}
 	for range 1 + c.rng.IntN(12) {
 		d := c.rng.IntN(detectors)
 		c.seqs[d]++
-		from := c.w.start.AddDate(0, -c.rng.IntN(3), -1).Add(time.Duration(c.seqs[d])*time.Second + time.Duration(c.rng.IntN(1e9)))
+		from := c.w.start.AddDate(0, -c.rng.IntN(months), -1).Add(time.Duration(c.seqs[d])*time.Second + time.Duration(c.rng.IntN(1e9)))
 		item := ledger.Item{
 			Detector: detector(c.id, d), Seq: c.seqs[d], Type: types[c.rng.IntN(len(types))], From: from.UnixNano(),
 			To: from.Add(time.Duration(c.rng.IntN(300)) * time.Second).UnixNano(), Value: c.rng.Float64() * 100, Quality: quality[c.rng.IntN(len(quality))],

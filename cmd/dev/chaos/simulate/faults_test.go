@@ -76,7 +76,12 @@ var kinds = []kind{
 	}},
 	{"acknowledgement of an INSERT lost", 5, func(w *world, f fault) { w.archive.LoseNext(1 + f.n%3) }},
 	{"INSERT interrupted between parts", 5, func(w *world, f fault) { w.archive.TearNext(1 + f.n%3) }},
-	{"deduplication window ends", 4, func(w *world, f fault) { w.archive.ForgetTokens() }},
+	{"deduplication window is short", 5, func(w *world, f fault) { // other writers need it
+		w.archive.LoseNext(f.n % 3)
+		for at := time.Duration(0); at < f.last; at += 100 * time.Millisecond {
+			time.AfterFunc(at, w.archive.ForgetTokens)
+		}
+	}},
 	{"archive refuses", 4, func(w *world, f fault) {
 		code := refusals[f.n%len(refusals)]
 		w.archive.RefuseIf(func(statement string, rows []sinktest.Row) *proto.Exception {
