@@ -45,7 +45,8 @@ func (Layout) ShardingKey() string { return "cityHash64(product_instance, detect
 // Good returns an SQL expression that reports whether the detector has not been found sick in the
 // hour that contains a time. The key is product instance, measure type and detector. A query that
 // does not use the expression does not build its set, which a hash of 8 bytes for each hour keeps
-// small.
+// small. ClickHouse 26.7 pushes a range of time into NOT EXISTS, but only of equal columns: for
+// quarters of an hour, or without a range, that is up to three times slower than the set.
 func (l Layout) Good(key, time string) string {
 	const hash = "cityHash64(%s, intDiv(toUnixTimestamp(%s), 3600))"
 	sick := fmt.Sprintf(hash, "product_instance, measure_type_code, detector_code", "bucket")

@@ -488,11 +488,17 @@ func testDocumentedQueries(t *testing.T, a *archive) {
 		vehicles(want)
 	}
 	queries := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	require.Len(t, queries, 16)
+	require.Len(t, queries, 17)
 	a.store.Query(t, "INSERT INTO "+a.name+"_health VALUES ('aarhus', 'silent', 'D-1', 'speed', now(), now(), 'no speed')") //nolint:dupword // two columns
+	a.store.Query(t, "INSERT INTO "+a.name+"_health VALUES ('aarhus', 'zero', 'D-2', 'speed', '2026-11-01 03:00:00', '2026-11-01 05:05:00', '')")
 	adapt := strings.NewReplacer("'city'", "'aarhus'", "measurements_", a.name+"_", "01980000-0000-7000-8000-000000000001", block[0].ID.String())
 	for _, q := range queries {
 		require.NotEmpty(t, a.store.Query(t, adapt.Replace(q[1])), q[1])
+	}
+	good := queries[slices.IndexFunc(queries, func(q []string) bool { return strings.Contains(q[1], "AS good") })][1]
+	for _, rows := range []string{adapt.Replace(good), "SELECT good FROM " + a.name + "_15m WHERE product_instance = 'aarhus' AND measure_type_code = 'speed' " +
+		"AND bucket >= '2026-11-01' AND bucket < '2026-11-02'"} {
+		require.Equal(t, "288\t8", a.store.Query(t, "SELECT count(), countIf(NOT good) FROM ("+rows+")"), rows)
 	}
 	local := queries[slices.IndexFunc(queries, func(q []string) bool { return strings.Contains(q[1], "weekday") })][1]
 	kolkata := strings.NewReplacer("'Europe/Copenhagen'", "'Asia/Kolkata'", "'speed'", "'speed' AND detector_code = 'D-2'").Replace(adapt.Replace(local))
