@@ -19,7 +19,8 @@ import (
 )
 
 // streetNetwork is the response of GET /streets: what the daemon's map shows of all streets beyond
-// the layer, in columns. Detectors, Name and Geometry are those of the detectors file.
+// the layer, in columns but for Weekdays. Detectors, Name and Geometry are those of the detectors
+// file.
 type streetNetwork struct {
 	List      string      `json:"list"` // changes with the streets or their order
 	Street    []int32     `json:"street"`
@@ -27,6 +28,7 @@ type streetNetwork struct {
 	Name      []string    `json:"name"`
 	Detectors [][]string  `json:"detectors"`
 	Geometry  [][]float64 `json:"geometry"` // longitudes and latitudes in turn; null if unknown
+	Weekdays  []int       `json:"weekdays"` // that have typical speeds
 }
 
 // networkSpeeds is the response of GET /streets?minutes=… and GET /streets?weekday=…&hour=…: speeds
@@ -95,7 +97,7 @@ func (s *snapshot) list() string {
 }
 
 func (s *snapshot) network() (n streetNetwork) {
-	n.List = s.list()
+	n.List, n.Weekdays = s.list(), append([]int{}, s.step.Learned.Weekdays...) // not null
 	for i := range s.streets {
 		t := &s.streets[i]
 		n.Street, n.FromNode, n.Name = append(n.Street, t.Street), append(n.FromNode, t.FromNode), append(n.Name, t.Name)

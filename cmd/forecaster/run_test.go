@@ -195,6 +195,14 @@ func (w *town) testTypical(t *testing.T) {
 	sunday := get("?weekday=7&hour=8")
 	require.Equal(t, "no such weekday has been learned yet", sunday.Problem)
 	require.Equal(t, make([]*float64, 10), sunday.Usual)
+	var learned []int
+	for weekday := range 7 {
+		if get(fmt.Sprintf("?weekday=%d&hour=8", weekday+1)).Problem == "" {
+			learned = append(learned, weekday+1)
+		}
+	}
+	require.Contains(t, learned, 3)
+	require.Equal(t, learned, s.network().Weekdays)
 
 	// The archive does not respond: only what it is needed for is missing, and no request waits for
 	// another one.

@@ -437,19 +437,16 @@ func mapLost(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 func mapClient(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 	p := chrome.tab(t, 390, 844, "dark")
 	p.do(chromedp.Navigate("http://" + d.API + "/map/"))
-	enter := func(key string) {
-		p.do(chromedp.WaitVisible(chromedp.CSS("input[name=key]")), chromedp.SendKeys(chromedp.CSS("input[name=key]"), key), chromedp.Click(chromedp.CSS("button[type=submit]")))
-	}
-	enter("wrong")
+	p.enterKey("wrong")
 	p.until(`document.querySelector("[role=alert]")?.innerText.includes("key")`)
 	p.takeMessages() // Chromium reports the 401
-	enter("map")
+	p.enterKey("map")
 	p.until("window.shown && window.shown.street.length == %d", pageStreets)
 	var where string
 	p.eval(&where, "location.href + JSON.stringify({...sessionStorage}) + JSON.stringify({...localStorage})")
 	require.Equal(t, "http://"+d.API+"/map/{}{}", where, "the key is in memory only")
 	p.do(chromedp.Click(chromedp.CSS("header button")), chromedp.WaitVisible(chromedp.CSS("input[name=keep]")), chromedp.Click(chromedp.CSS("input[name=keep]")))
-	enter("map")
+	p.enterKey("map")
 	p.until("window.shown && window.shown.street.length == %d", pageStreets)
 	p.eval(&where, "location.href + JSON.stringify({...sessionStorage}) + JSON.stringify({...localStorage})")
 	require.Equal(t, "http://"+d.API+`/map/{"trafficd-key":"map"}{}`, where, "for the session, as the user asked")
@@ -460,6 +457,12 @@ func mapClient(t *testing.T, d *daemontest.Trafficd, chrome browser, _ string) {
 		require.NotContains(t, u, "map?", u)
 		require.NotContains(t, strings.ToLower(u), "key", u)
 	}
+}
+
+// enterKey enters the key of a client.
+func (p *tab) enterKey(key string) {
+	p.t.Helper()
+	p.do(chromedp.WaitVisible(chromedp.CSS("input[name=key]")), chromedp.SendKeys(chromedp.CSS("input[name=key]"), key), chromedp.Click(chromedp.CSS("button[type=submit]")))
 }
 
 // mapChanges changes some streets and removes others while the map is open.
@@ -489,7 +492,7 @@ func mapChanges(t *testing.T, d *daemontest.Trafficd, chrome browser, feed strin
 }
 
 // mapStale checks that old forecasts, and forecasts whose periods have ended, are shown as stale
-// until there are new ones.
+// until there are new ones. A page that is opened without any says what is missing and what to do.
 func mapStale(t *testing.T, d *daemontest.Trafficd, chrome browser, feed string) {
 	now := time.Now()
 	forecastsFrom(t, feed, now.Add(-30*time.Minute), now.Add(-3*time.Hour))
@@ -502,9 +505,27 @@ func mapStale(t *testing.T, d *daemontest.Trafficd, chrome browser, feed string)
 	banner("The newest data is 3 h old")
 	forecastsFrom(t, feed, now.Add(-5*time.Hour), now)
 	banner("No street has a current or future forecast.")
+	operator, client := chrome.tab(t, 1440, 900, "light"), chrome.tab(t, 390, 844, "dark") // for them, the layer is empty
+	operator.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	client.do(chromedp.Navigate("http://" + d.API + "/map/"))
+	client.enterKey("map")
+	for _, e := range []*tab{operator, client} {
+		e.until(`document.querySelector(".freshness[role=status]")?.innerText.startsWith("No street has a current or future forecast. Streets appear here with the next ones. ")`)
+		e.until(`!document.querySelector(".banner, .stale, .time, .search, .legend, .worst") && window.map.getLayer("land")`)
+		var overflow bool
+		e.eval(&overflow, "document.documentElement.scrollWidth > innerWidth")
+		require.False(t, overflow)
+	}
+	operator.until(`document.querySelector(".freshness a").innerText == "TrafficdForecastsStale"`)
+	client.until(`document.querySelector(".freshness").innerText.endsWith("tell the operator of this service.")`)
+	operator.save(t, "empty-operator")
+	client.save(t, "empty-client")
 	forecastsFrom(t, feed, now, now)
-	p.until(`document.querySelector(".freshness b") && !document.querySelector(".banner") && !document.querySelector(".stale")`)
-	require.Empty(t, p.takeMessages())
+	for _, e := range []*tab{p, operator, client} {
+		e.until(`document.querySelector(".freshness b").innerText == "2,000 streets" && window.streets.drawn && document.querySelector(".time")`)
+		e.until(`!document.querySelector(".banner") && !document.querySelector(".stale")`)
+		require.Empty(t, e.takeMessages())
+	}
 }
 
 // TestMapWithoutForecasts checks that the map says what is missing, with a feed that is not set and

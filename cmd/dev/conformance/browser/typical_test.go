@@ -54,7 +54,7 @@ func startForecaster(t *testing.T, streets *[][2]int32) (address string) {
 				add("usual", typicalSpeed(s[0], weekday, hour))
 			}
 		}
-		response := map[string]any{"list": "", "problem": ""}
+		response := map[string]any{"list": "", "problem": "", "weekdays": []int{1, 2, 3, 4, 5, 6}}
 		if weekday == 7 {
 			response["problem"] = "no such weekday has been learned yet"
 		}
@@ -131,8 +131,11 @@ func TestTypicalTraffic(t *testing.T) {
 				p.until(`document.querySelector(".panel.street .shown")?.innerText.match(/^Tuesday 08:00: \d+ km.h typical/)`)
 				p.do(chromedp.KeyEvent(kb.Escape))
 			}
+			p.until(`[...document.querySelectorAll(".legend li")].at(-1).innerText === "no typical value"`)
 			p.eval(new(any), `document.querySelector(".time select").focus()`)
-			p.do(chromedp.KeyEvent(kb.End))
+			p.do(chromedp.KeyEvent(kb.End)) // skips Sunday
+			p.until(`window.shown.typical?.weekday === 6 && [...document.querySelectorAll(".time option:disabled")].map(o => o.innerText).join() === "Typical Sunday (not learned yet)"`)
+			p.do(chromedp.Navigate("about:blank"), chromedp.Navigate("http://"+d.Ops+"/#map?typical=7/8")) // from an old link
 			p.until(`document.querySelector(".time [role=status]")?.innerText === "Speeds are missing: no such weekday has been learned yet."`)
 			p.until(`window.shown.typical.weekday === 7 && window.shown.steps.every(s => s === 255)`)
 			p.eval(new(any), `document.querySelector(".time select").focus()`)

@@ -308,6 +308,15 @@ func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err 
 	}
 	l.Day, l.Until = s.start(latest.Date()), until
 	q.Day = l.Day.Format(time.DateOnly)
+	var weekdays []uint8
+	err = s.Conn.QueryRow(ctx, "SELECT arraySort(groupUniqArray(toDayOfWeek(day))) FROM "+q.Tables+
+		".forecaster_learned WHERE "+q.Key()).Scan(&weekdays)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
+	}
+	for _, d := range weekdays {
+		l.Weekdays = append(l.Weekdays, int(d))
+	}
 	var profiles []struct {
 		Code string `ch:"detector_code"`
 		model.Detector

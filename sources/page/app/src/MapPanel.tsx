@@ -30,9 +30,10 @@ export function Freshness(props: {
   streets: number;
   forecasts: number; // streets that have one, or a measurement
   kind: StreetState["kind"]; // of the shown speeds
+  operator: boolean;
   onStale: (stale: boolean) => void;
 }) {
-  const { state, streets, forecasts, kind, error, onStale } = props;
+  const { state, streets, forecasts, kind, operator, error, onStale } = props;
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), 1000);
@@ -50,7 +51,17 @@ export function Freshness(props: {
         </p>
       )}
       {state && streets === 0 && !why ? (
-        <p class="freshness">The layer has no streets yet. They appear here with the first forecasts.</p>
+        <p class="freshness" role="status">
+          <b>No street has a current or future forecast.</b> Streets appear here with the next ones.{" "}
+          {operator ? (
+            <>
+              The program that writes the forecasts has stopped, writes old ones, or has nothing to compute
+              them from: see the runbook, <a href="runbook/TrafficdForecastsStale">TrafficdForecastsStale</a>.
+            </>
+          ) : (
+            "If there are none in some minutes, tell the operator of this service."
+          )}
+        </p>
       ) : state ? (
         <p class="freshness">
           <b>
@@ -105,8 +116,9 @@ export function TimeSlider(props: {
   onPlay: () => void;
   onChange: (minutes: number) => void;
   onTypical?: (at?: WeekHour) => void; // without it, there are no typical speeds
+  weekdays: number[]; // that have typical speeds
 }) {
-  const { times, minutes, typical, problem, playing, onPlay, onChange, onTypical } = props;
+  const { times, minutes, typical, problem, playing, onPlay, onChange, onTypical, weekdays } = props;
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), 5_000);
@@ -169,8 +181,9 @@ export function TimeSlider(props: {
         >
           <option value={0}>Today: measured and forecast</option>
           {hours.slice(1, 8).map((weekday) => (
-            <option key={weekday} value={weekday}>
+            <option key={weekday} value={weekday} disabled={!weekdays.includes(weekday)}>
               Typical {weekdayName(weekday)}
+              {!weekdays.includes(weekday) && " (not learned yet)"}
             </option>
           ))}
         </select>
@@ -190,10 +203,11 @@ export function Legend(props: {
   scale: Scale;
   choices: Scale[];
   onScale: (s: Scale) => void;
+  kind: StreetState["kind"]; // of the shown speeds of streets
   streets: boolean;
   sites: boolean;
 }) {
-  const { colours, scale, choices, onScale, streets, sites } = props;
+  const { colours, scale, choices, onScale, kind, streets, sites } = props;
   return (
     <fieldset class="legend">
       <legend>Speed</legend>
@@ -214,7 +228,7 @@ export function Legend(props: {
         ))}
         <li>
           <Swatch colour={css(colours.none)} height={5} />
-          {streets ? (sites ? "unknown" : "no forecast") : "no speed now"}
+          {!streets ? "no speed now" : sites || scale === "usual" ? "unknown" : missing[kind]}
         </li>
       </ul>
       <details class="note">
@@ -240,6 +254,8 @@ export function Legend(props: {
     </fieldset>
   );
 }
+
+const missing = { forecast: "no forecast", measured: "no measurement", typical: "no typical value" };
 
 const scaleNames = { relative: "of free flow", usual: "of usual", absolute: "km/h" };
 

@@ -52,7 +52,7 @@ declare global {
   }
 }
 
-const empty: Geometry = {
+const noStreets: Geometry = {
   street: new Int32Array(),
   fromnode: new Int32Array(),
   segments: new Float64Array(),
@@ -90,7 +90,7 @@ export default function MapView(props: {
   const lengths = useRef<Float32Array>(nothing);
   const address = useRef(useMemo(() => readAddress(location.hash), []));
   const fitted = useRef(address.current.place !== undefined);
-  const [straight, setGeometry] = useState(empty); // as the OpenLR codes have it
+  const [straight, setGeometry] = useState(noStreets); // as the OpenLR codes have it
   const [round, setRound] = useState(0); // of fetching the streets
   const roads = useRoads(base, settings.forecaster, straight, round);
   const geometry = useMemo(() => along(straight, roads), [straight, roads]);
@@ -135,6 +135,7 @@ export default function MapView(props: {
   const [known, setKnown] = useState(0); // places with a current speed
   const [playing, setPlaying] = useState(false);
   const [state, setState] = useState<LayerState>();
+  const empty = state !== undefined && geometry.street.length === 0;
   const [error, setError] = useState("");
   const [stale, setStale] = useState(false);
   const [selected, setSelected] = useState(-1);
@@ -205,7 +206,7 @@ export default function MapView(props: {
     let gone = false;
     const archive = settings.basemap ? new URL("basemap.pmtiles", location.href).href : undefined;
     streets.current.setColours(colours);
-    basemap(colours, coast, archive).then(
+    basemap(colours, coast || empty, archive).then(
       (style) => {
         const m = map.current;
         if (gone || !m) return;
@@ -218,7 +219,7 @@ export default function MapView(props: {
     return () => {
       gone = true;
     };
-  }, [colours, coast, settings]);
+  }, [colours, coast || empty, settings]);
 
   useEffect(() => {
     if (!settings.forecasts) {
@@ -458,12 +459,13 @@ export default function MapView(props: {
             streets={geometry.street.length}
             forecasts={forecasts}
             kind={kind}
+            operator={operator}
             onStale={setStale}
           />
         )}
         <SitesNote sites={sites} known={known} />
         <SickOnMap sick={sick} onChosen={chooseSite} />
-        {minutes !== undefined && withStreets && (
+        {minutes !== undefined && withStreets && !empty && (
           <TimeSlider
             times={times}
             minutes={minutes}
@@ -473,25 +475,31 @@ export default function MapView(props: {
             onPlay={() => setPlaying(!playing)}
             onChange={setMinutes}
             onTypical={roads || typical ? setTypical : undefined}
+            weekdays={roads?.weekdays ?? []}
           />
         )}
-        <Search
-          geometry={geometry}
-          roads={roads}
-          selected={selected}
-          onFound={choose}
-          onSite={hasSites ? chooseSite : undefined}
-        />
-        <div class="more">
-          <Legend
-            colours={colours}
-            scale={scale}
-            choices={choices}
-            onScale={setScale}
-            streets={withStreets}
-            sites={hasSites}
+        {(!empty || hasSites) && (
+          <Search
+            geometry={geometry}
+            roads={roads}
+            selected={selected}
+            onFound={choose}
+            onSite={hasSites ? chooseSite : undefined}
           />
-          {withStreets && (
+        )}
+        <div class="more">
+          {(!empty || hasSites) && (
+            <Legend
+              colours={colours}
+              scale={scale}
+              choices={choices}
+              onScale={setScale}
+              kind={kind}
+              streets={withStreets}
+              sites={hasSites}
+            />
+          )}
+          {withStreets && !empty && (
             <WorstDelays
               lists={worstAt}
               freeFlow={freeFlow.current}

@@ -57,6 +57,7 @@ test("streets follow the road where its course is known", () => {
   const roads = joined(
     {
       list: "a",
+      weekdays: [2],
       street: [2, 1, 9],
       fromnode: [6, 5, 1],
       name: ["Ring", "", "x"],

@@ -12,10 +12,13 @@ export interface Roads {
   column: Int32Array;
   /** Identifies the order of the columns. */
   list: string;
+  /** The weekdays that have typical speeds. */
+  weekdays: number[];
 }
 
 interface Columns {
   list: string;
+  weekdays: number[];
   street: number[];
   fromnode: number[];
   name: string[];
@@ -87,6 +90,7 @@ export function joined(columns: Columns, { street, fromnode }: Pick<Geometry, "s
     course: pick(columns.geometry, null),
     column,
     list: columns.list,
+    weekdays: columns.weekdays,
   };
 }
 

@@ -30,8 +30,11 @@ async function refresh(horizon: number, wait = 0): Promise<void> {
   const query = { horizon, since: states.get(horizon), wait };
   const { body, changes, state } = await fetchLayer(options.base, options.key, query);
   states.set(horizon, state);
-  post({ type: "state", state });
-  if (!body || (changes && body.length === 0)) return;
+  if (body && !(changes && body.length === 0)) take(horizon, body, changes);
+  post({ type: "state", state }); // last: with a state but no streets, the layer is empty
+}
+
+function take(horizon: number, body: Uint8Array, changes: boolean): void {
   const { grown, ...speeds } = network.take(horizon, body, changes);
   if (grown) {
     const geometry = network.geometry();
