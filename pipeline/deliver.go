@@ -288,10 +288,10 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 		d.delivered(rows, state, started)
 		d.limit = limit // a larger block may have too many such rows
 		return nil
-	case state != nil:
-		d.at.State = state
+	case state == nil:
+		state = d.at.State
 	}
-	return d.rejected(rows, rejected)
+	return d.rejected(rows, state, rejected)
 }
 
 // maxLinks bounds the links in a span: a block may have rows from thousands of batches.
@@ -355,19 +355,19 @@ func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) 
 }
 
 // rejected limits the next block to half of the rejected rows or, if there is only one, writes it
-// to the dead-letter file.
-func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error {
+// to the dead-letter file. It saves the sink's state with that.
+func (d *Delivery) rejected(rows batch.Block, state []byte, cause *batch.PermanentError) error {
 	if n := rows.Rows(); n > 1 {
 		d.limit = n / 2
 		d.log.Warn().Err(cause).Int("rows", n).Msg("the store rejected a block; halving it")
-		return d.save(CursorStatus{Done: d.at.Done, State: d.at.State})
+		return d.save(CursorStatus{Done: d.at.Done, State: state})
 	}
 	row := batch.RejectedRows{Rows: rows, Reason: cause.Err}
 	if _, err := d.bury(row); err != nil {
 		return err
 	}
 	d.addReceipts(rows, row)
-	if err := d.save(CursorStatus{Done: rows.End(), State: d.at.State}); err != nil {
+	if err := d.save(CursorStatus{Done: rows.End(), State: state}); err != nil {
 		return err // the row will be attempted again
 	}
 	if d.advance(1) {
@@ -418,10 +418,9 @@ func (d *Delivery) probe(ctx context.Context) {
 }
 
 func (d *Delivery) save(p CursorStatus) error {
-	_, next := d.source.Bounds()
 	var err error
-	if p.Done.Before(d.saved) || p.Done.Frame > next {
-		err = promisedCursor.broken(d.log, "the cursor would move from %v to %v, and the next frame is %d", d.saved, p.Done, next)
+	if p.Done.Before(d.saved) {
+		err = promisedCursor.broken(d.log, "the cursor would move back from %v to %v", d.saved, p.Done)
 	}
 	if err == nil {
 		err = d.quarantine(p.Done.Frame)

@@ -234,7 +234,7 @@ func TestHalvedBlockDoesNotWait(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, rows.Rows())
 			if want > 1 {
-				require.NoError(t, d.rejected(rows, &batch.PermanentError{Err: errUnavailable}))
+				require.NoError(t, d.rejected(rows, nil, &batch.PermanentError{Err: errUnavailable}))
 			}
 		}
 		require.Equal(t, start, time.Now())

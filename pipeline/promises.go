@@ -11,17 +11,18 @@ import (
 
 // promise is an invariant that is also checked in production, because that costs almost nothing.
 // Only a bug, broken memory or edited files can break it. What was about to happen then does not
-// happen: a batch gets 503, and a delivery stops and tries again from its saved cursor.
+// happen: a batch gets 503, and a delivery stops and tries again from its progress. Frames are
+// compared with those that were read since then.
 type promise struct {
 	name   string // label of the metric
 	logged sync.Once
 }
 
 var (
-	promisedBatch    = promise{name: "batch"}    // accepted + rejected = items of a batch, and its frame has the accepted rows
-	promisedResponse = promise{name: "response"} // a remembered response is about the batch that is repeated
+	promisedBatch    = promise{name: "batch"}    // accepted + rejected = items, and the frame has the accepted rows
+	promisedResponse = promise{name: "response"} // a remembered response is about the repeated batch
 	promisedOrder    = promise{name: "order"}    // the numbers and the received_at of frames increase
-	promisedCursor   = promise{name: "cursor"}   // a cursor moves neither back nor past the newest durable frame
+	promisedCursor   = promise{name: "cursor"}   // a cursor does not move back
 	promisedBlock    = promise{name: "block"}    // a block is sent as planned, and its plan has been saved
 )
 

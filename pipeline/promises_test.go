@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -75,9 +76,6 @@ func TestBrokenPromises(t *testing.T) {
 		return isBroken(d.pending.wait(t.Context()))
 	})
 	f(&promisedCursor, func(h *fixture) error {
-		return isBroken(delivery(h).save(CursorStatus{Done: batch.Position{Frame: 5}}))
-	})
-	f(&promisedCursor, func(h *fixture) error {
 		d := delivery(h)
 		require.NoError(t, d.save(CursorStatus{Done: batch.Position{Frame: 2}}))
 		return isBroken(d.save(CursorStatus{Done: batch.Position{Frame: 1, Row: 1}}))
@@ -115,3 +113,32 @@ func (*greedy) Plan(_ context.Context, _ []byte, rows batch.Block) (int, []byte,
 type writerFunc func()
 
 func (f writerFunc) Write(p []byte) (int, error) { f(); return len(p), nil }
+
+// TestDeadLettersCannotBeWritten checks that a block is tried again, with the plan that was saved,
+// if its only row was rejected and the dead-letter file could not be written.
+func TestDeadLettersCannotBeWritten(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	h.add(t, 1)
+	d := h.delivery(t, quick, &suspicious{})
+	path := d.dead.path
+	d.limit = 1
+	for _, d.dead.path = range []string{"/missing/dead", "/missing/dead", path} {
+		rows, err := d.next(t.Context())
+		require.NoError(t, err)
+		err = d.deliver(t.Context(), t.Context(), rows)
+		if d.dead.path == path {
+			require.NoError(t, err)
+			break
+		}
+		require.ErrorContains(t, err, "cannot write the dead-letter file")
+	}
+	require.Equal(t, "suspect", string(d.at.State))
+}
+
+// suspicious rejects each block and returns a new state with that.
+type suspicious struct{ recorder }
+
+func (*suspicious) Deliver(context.Context, []byte, batch.Block) ([]byte, error) {
+	return []byte("suspect"), &batch.PermanentError{Err: errors.New("no")}
+}
