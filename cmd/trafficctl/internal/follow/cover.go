@@ -9,8 +9,6 @@
 package follow
 
 import (
-	"math"
-
 	"trafficd/cmd/trafficctl/internal/route"
 )
 
@@ -72,20 +70,13 @@ func pairs(m *route.Match, street int32, f func(i int, p part)) {
 	for i := range m.Ways {
 		p := part{street, 0, 1}
 		if i == 0 && m.PositiveOffset > 0 {
-			p.from = float32(min(m.PositiveOffset/distance(m.Coordinates[0], m.Coordinates[1]), 1))
+			p.from = float32(min(m.PositiveOffset/route.Distance(m.Coordinates[0], m.Coordinates[1]), 1))
 		}
 		if i == len(m.Ways)-1 && m.NegativeOffset > 0 {
-			p.to = float32(max(1-m.NegativeOffset/distance(m.Coordinates[i], m.Coordinates[i+1]), 0))
+			p.to = float32(max(1-m.NegativeOffset/route.Distance(m.Coordinates[i], m.Coordinates[i+1]), 0))
 		}
 		f(i, p)
 	}
-}
-
-// distance returns the distance of two points in metres. They are so near to each other that the
-// earth is flat between them.
-func distance(a, b [2]float64) float64 {
-	const metres = 6371008.8 * math.Pi / 180
-	return metres * math.Hypot((b[0]-a[0])*math.Cos((a[1]+b[1])/2*math.Pi/180), b[1]-a[1])
 }
 
 // mean returns the speed at which the known parts between two positions are travelled, and how much

@@ -220,7 +220,7 @@ func TestValhalla(t *testing.T) {
 	tiles := writeTiles(t, all[:3], all[3:])
 	back := all[1] // against the direction of the shape, in the second half only
 	back.FromNode, back.Nodes, back.Coordinates = 2, []int64{12, 11}, [][2]float64{all[1].Coordinates[2], all[1].Coordinates[1]}
-	back.Ways, back.PositiveOffset = back.Ways[:1], distance(back.Coordinates[0], back.Coordinates[1])/2
+	back.Ways, back.PositiveOffset = back.Ways[:1], route.Distance(back.Coordinates[0], back.Coordinates[1])/2
 	matches, streets := Usable(append(all[:4:4], back))
 	path := filepath.Join(t.TempDir(), "traffic.tar")
 	var log bytes.Buffer

@@ -225,13 +225,13 @@ func appendSegments(list []segment, points []point, forward bool, e edge) []segm
 	degrees := func(p point) [2]float64 { return [2]float64{float64(p[0]) / 1e6, float64(p[1]) / 1e6} }
 	var total float64
 	for i := 1; i < len(points); i++ {
-		total += distance(degrees(points[i-1]), degrees(points[i]))
+		total += route.Distance(degrees(points[i-1]), degrees(points[i]))
 	}
 	done := 0.0
 	for i := 1; i < len(points) && total > 0; i++ {
 		a, b := points[i-1], points[i]
 		from := done / total
-		done += distance(degrees(a), degrees(b))
+		done += route.Distance(degrees(a), degrees(b))
 		s := segment{a, b, e, float32(from), float32(done / total)}
 		if !forward {
 			s = segment{b, a, e, 1 - s.to, 1 - s.from}

@@ -26,12 +26,10 @@ const (
 	maxCandidates = 8    // per point
 	nodeMetres    = 2    // an end of a street that is so near to a node is there
 
-	// lowestTolerance is how many classes less important than the code says a path may be: maps
-	// assign classes differently. A path that has less important ones costs unimportantCost more.
+	// lowestTolerance is how many classes less important than the code says a path may be, because
+	// maps assign classes differently. Without such a path, roads of any class are used.
 	lowestTolerance = 1
 	anyClass        = 7
-	unimportantCost = 10
-	goodCost        = 15 // per point; a worse path is compared with those on less important roads
 
 	// ambiguousMargin is how much more a path may cost that makes the best one ambiguous.
 	ambiguousMargin = 3
@@ -131,14 +129,9 @@ func (m *matcher) find(r *reference) Match {
 	}
 	m.tolerance = lowestTolerance
 	cost, broken := m.combine(r)
-	if cost > goodCost*float64(last+1) {
+	if cost == infinite {
 		m.tolerance = anyClass
-		if wide, _ := m.combine(r); wide+unimportantCost < cost {
-			cost = wide
-		} else {
-			m.tolerance = lowestTolerance
-			cost, broken = m.combine(r)
-		}
+		cost, broken = m.combine(r)
 	}
 	if cost == infinite {
 		a, b := &r.points[broken], &r.points[broken+1]
@@ -187,9 +180,9 @@ func (m *matcher) candidates(p *point, k, last int) *Match {
 		l := &m.links[link]
 		along := 0.0
 		for i := l.first; i < segment; i++ {
-			along += distance(m.position(m.course[i]), m.position(m.course[i+1]))
+			along += Distance(m.position(m.course[i]), m.position(m.course[i+1]))
 		}
-		along += share * distance(m.position(m.course[segment]), m.position(m.course[segment+1]))
+		along += share * Distance(m.position(m.course[segment]), m.position(m.course[segment+1]))
 		for _, e := range [2]edge{edge(2 * link), edge(2*link + 1)} {
 			if m.allowed(e) {
 				at := along
@@ -240,7 +233,7 @@ func (m *matcher) consider(p *point, e edge, at float64, last bool) {
 	if last {
 		there = max(at-bearingMetres, 0)
 	}
-	cost += distance(here, p.position)
+	cost += Distance(here, p.position)
 	if math.Abs(there-at) > 1 {
 		off := math.Abs(math.Remainder(bearing(here, m.along(e, there))-p.bearing, 360))
 		if off > bearingLimit {
@@ -405,7 +398,7 @@ func (m *matcher) build(r *reference, chosen []int) (match Match, ok bool) {
 	}
 	at := make([]float64, len(nodes)) // metres from the first node
 	for i := 1; i < len(nodes); i++ {
-		at[i] = at[i-1] + distance(m.position(nodes[i-1]), m.position(nodes[i]))
+		at[i] = at[i-1] + Distance(m.position(nodes[i-1]), m.position(nodes[i]))
 	}
 	total := at[len(at)-1]
 	start := cut(at, first.at, firstLeg, r.positive)

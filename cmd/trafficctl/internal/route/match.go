@@ -90,12 +90,12 @@ func ReadMatches(r io.Reader) (matches []Match, err error) {
 func (m *Match) Course() (line [][2]float64) {
 	total := 0.0
 	for i, p := range m.Coordinates[min(1, len(m.Coordinates)):] {
-		total += distance(m.Coordinates[i], p)
+		total += Distance(m.Coordinates[i], p)
 	}
 	at, low, high := 0.0, m.PositiveOffset, total-m.NegativeOffset
 	for i := 1; i < len(m.Coordinates); i++ {
 		a, b := m.Coordinates[i-1], m.Coordinates[i]
-		size := distance(a, b)
+		size := Distance(a, b)
 		if at+size > low && at < high {
 			if line == nil {
 				line = append(line, between(a, b, max(0, (low-at)/size)))

@@ -78,7 +78,8 @@ func vector(a, b [2]float64) (x, y float64) {
 	return (b[0] - a[0]) * metresPerDegree * math.Cos((a[1]+b[1])*math.Pi/360), (b[1] - a[1]) * metresPerDegree
 }
 
-func distance(a, b [2]float64) float64 { return math.Hypot(vector(a, b)) }
+// Distance returns the metres between two points near each other.
+func Distance(a, b [2]float64) float64 { return math.Hypot(vector(a, b)) }
 
 // bearing returns the direction from a to b in degrees clockwise from north.
 func bearing(a, b [2]float64) float64 {
@@ -143,7 +144,7 @@ func (n *Network) add(l *link) {
 	if l.last > l.first {
 		metres := 0.0
 		for i := l.first; i < l.last; i++ {
-			metres += distance(n.position(n.course[i]), n.position(n.course[i+1]))
+			metres += Distance(n.position(n.course[i]), n.position(n.course[i+1]))
 		}
 		l.metres = float32(metres)
 		n.links = append(n.links, *l)
@@ -252,7 +253,7 @@ func (n *Network) along(e edge, metres float64) [2]float64 {
 	}
 	for i := l.first; ; i++ {
 		a, b := n.position(n.course[i]), n.position(n.course[i+1])
-		size := distance(a, b)
+		size := Distance(a, b)
 		if metres <= size || i+1 == l.last {
 			return between(a, b, min(max(metres, 0)/max(size, 1e-3), 1))
 		}

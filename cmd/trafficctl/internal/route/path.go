@@ -1,13 +1,16 @@
 package route
 
-import "math"
+import (
+	"container/heap"
+	"math"
+)
 
 // search finds shortest paths on a network. It keeps its memory; it must not be used concurrently.
 type search struct {
 	*Network
 	reached []reached // by node
 	round   uint32
-	queue   []queued // a heap
+	queue   queue
 }
 
 // reached is how a node was reached in a round.
@@ -41,17 +44,17 @@ func (s *search) explore(from edge, targets []int32, position [2]float64, limit 
 		if r.round == s.round && (r.settled || r.metres <= metres) {
 			return
 		}
-		estimate := float64(metres) + max(0, distance(s.position(node), position)-searchMetres)
+		estimate := float64(metres) + max(0, Distance(s.position(node), position)-searchMetres)
 		if estimate > limit {
 			return
 		}
 		*r = reached{round: s.round, via: via, metres: metres}
-		s.push(queued{float32(estimate), metres, node})
+		heap.Push(&s.queue, queued{float32(estimate), metres, node})
 	}
 	reach(start, 0, from)
 	missing := len(targets)
 	for len(s.queue) > 0 {
-		next := s.pop()
+		next := heap.Pop(&s.queue).(queued)
 		r := &s.reached[next.node]
 		if r.settled {
 			continue
@@ -91,37 +94,17 @@ func (s *search) path(space []edge, from edge, node int32) []edge {
 	return space
 }
 
-func (s *search) push(q queued) {
-	s.queue = append(s.queue, q)
-	i := len(s.queue) - 1
-	for i > 0 {
-		parent := (i - 1) / 2
-		if s.queue[parent].estimate <= q.estimate {
-			break
-		}
-		s.queue[i] = s.queue[parent]
-		i = parent
-	}
-	s.queue[i] = q
-}
+// queue is a heap.
+type queue []queued
 
-func (s *search) pop() queued {
-	top, last := s.queue[0], len(s.queue)-1
-	q := s.queue[last]
-	s.queue = s.queue[:last]
-	for i := 0; last > 0; {
-		child := 2*i + 1
-		if child+1 < last && s.queue[child+1].estimate < s.queue[child].estimate {
-			child++
-		}
-		if child >= last || q.estimate <= s.queue[child].estimate {
-			s.queue[i] = q
-			break
-		}
-		s.queue[i] = s.queue[child]
-		i = child
-	}
-	return top
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].estimate < q[j].estimate }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)        { *q = append(*q, x.(queued)) }
+func (q *queue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
 }
 
 var infinite = math.Inf(1)

@@ -65,7 +65,7 @@ func fromGeometry(line [][2]float64) (r reference, ok bool) {
 	r.tolerance = drawnTolerance
 	at := make([]float64, len(line)) // metres from the start
 	for i := 1; i < len(line); i++ {
-		at[i] = at[i-1] + distance(line[i-1], line[i])
+		at[i] = at[i-1] + Distance(line[i-1], line[i])
 	}
 	last := len(line) - 1
 	if last < 1 || at[last] == 0 {
