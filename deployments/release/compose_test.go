@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,6 +45,41 @@ func TestComposeProject(t *testing.T) {
 	}
 	f("trafficd", []string{"compose.yaml", "feeder.yaml"}, nil,
 		[]string{"alertmanager", "clickhouse", "feeder", "grafana", "kafka", "prometheus", "trafficd"})
+}
+
+// TestComposeRouting checks the service for Valhalla beside the forecaster: its arguments are those
+// of the program, and its files are in the directory that it shares with the engine.
+func TestComposeRouting(t *testing.T) {
+	files := []string{"compose.yaml", "forecaster.yaml", "routing.yaml"}
+	env := []string{"TRAFFICD_IMAGE=trafficd:1", "CLICKHOUSE_PASSWORD=secret", "GRAFANA_PASSWORD=secret"}
+	_, err := loadCompose(t, files, env...)
+	require.ErrorContains(t, err, "set it to a key with the right forecast")
+	p, err := loadCompose(t, files, append(env, "ROUTING_KEY=secret")...)
+	require.NoError(t, err)
+	s := p.Services["route-follow"]
+	require.True(t, s.ReadOnly)
+	require.Equal(t, []string{"ALL"}, s.CapDrop)
+	require.Positive(t, s.MemLimit)
+	require.Len(t, s.Volumes, 1)
+	for name, value := range s.Environment {
+		t.Setenv(name, *value)
+	}
+	t.Setenv("TRAFFICD_URL", "http://127.0.0.1:1") // nothing listens there
+	// The program accepts the arguments, and reads the files in the directory.
+	dir := t.TempDir()
+	var args []string
+	for _, a := range s.Entrypoint[1:] {
+		args = append(args, strings.ReplaceAll(a, s.Volumes[0].Target, dir))
+	}
+	require.Equal(t, "/usr/bin/trafficctl", s.Entrypoint[0])
+	program := filepath.Join(filepath.Dir(hostTrafficd()), "trafficctl")
+	out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "cannot read the matches: open "+dir+"/city.ndjson")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "city.ndjson"), nil, 0o600))
+	out, err = exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "cannot read --tiles "+dir+"/tiles.tar")
 }
 
 // TestComposeFeeder checks that the feeder accepts its environment, that its spool is in a volume,

@@ -12,7 +12,8 @@ import (
 
 // documents lists the documents of the archives and the Debian packages.
 var documents = []string{
-	"CHANGELOG.md", "schemas/contract/contract.md", "deployments/README.md", "deployments/runbook.md", "deployments/settings.yaml",
+	"CHANGELOG.md", "schemas/contract/contract.md", "deployments/README.md", "deployments/routing.md", "deployments/runbook.md",
+	"deployments/settings.yaml",
 	"deployments/edge/*", "deployments/observability/README.md", "deployments/observability/grafana/*.json",
 	"deployments/observability/prometheus/*.yml",
 }

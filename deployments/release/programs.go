@@ -64,7 +64,7 @@ func (r *release) writeArchives() error {
 		for name, source := range map[string]string{
 			"LICENSE": "LICENSE", "trafficd.yaml": "deployments/debian/trafficd.yaml", "forecaster.yaml": "deployments/debian/forecaster.yaml",
 			"trafficd.service": "deployments/systemd/trafficd.service", "forecaster.service": "deployments/systemd/forecaster.service",
-			"feeder.service": "deployments/systemd/feeder.service",
+			"feeder.service": "deployments/systemd/feeder.service", "route-follow.service": "deployments/systemd/route-follow.service",
 		} {
 			entries = append(entries, entry{name: directory + "/" + name, source: filepath.Join(r.root, source), mode: 0o644})
 		}

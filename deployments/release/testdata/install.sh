@@ -55,8 +55,9 @@ id trafficd
 [ -L /etc/systemd/system/multi-user.target.wants/trafficd.service ]
 [ ! -e /etc/systemd/system/multi-user.target.wants/forecaster.service ]
 [ ! -e /etc/systemd/system/multi-user.target.wants/feeder.service ]
-systemd-analyze verify /lib/systemd/system/{trafficd,forecaster,feeder}.service 2>verified || { cat verified; exit 1; }
-fails grep -iE 'trafficd|forecaster|feeder' verified
+[ ! -e /etc/systemd/system/multi-user.target.wants/route-follow.service ]
+systemd-analyze verify /lib/systemd/system/{trafficd,forecaster,feeder,route-follow}.service 2>verified || { cat verified; exit 1; }
+fails grep -iE 'trafficd|forecaster|feeder|route-follow' verified
 setpriv --reuid=trafficd --regid=trafficd --clear-groups trafficd --config /etc/trafficd/trafficd.yaml --check-config
 setpriv --reuid=trafficd --regid=trafficd --clear-groups forecaster --config /etc/trafficd/forecaster.yaml --print-config >/dev/null
 
