@@ -728,6 +728,7 @@ func TestStreets(t *testing.T) {
 	require.Equal(t, streetNetwork{
 		List: n.List, Street: []int32{1, 2}, FromNode: []int32{0, 0}, Name: []string{"", "Ring 1"},
 		Detectors: [][]string{{"000000"}, {"000001"}}, Geometry: [][]float64{nil, list[1].Geometry},
+		Weekdays: []int{},
 	}, n)
 	speeds := func(minutes int) (s networkSpeeds) {
 		require.Equal(t, http.StatusOK, get(fmt.Sprintf("?minutes=%d", minutes), &s))

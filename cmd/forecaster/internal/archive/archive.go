@@ -308,14 +308,17 @@ func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err 
 	}
 	l.Day, l.Until = s.start(latest.Date()), until
 	q.Day = l.Day.Format(time.DateOnly)
-	var weekdays []uint8
-	err = s.Conn.QueryRow(ctx, "SELECT arraySort(groupUniqArray(toDayOfWeek(day))) FROM "+q.Tables+
-		".forecaster_learned WHERE "+q.Key()).Scan(&weekdays)
+	var weekdays []struct {
+		Number uint8 `ch:"number"`
+	}
+	err = s.Conn.Select(ctx, &weekdays, fmt.Sprintf("SELECT DISTINCT toDayOfWeek(day) AS number FROM %[1]s.forecaster_profiles "+
+		"WHERE %[2]s AND detector_code != '' AND day IN "+
+		"(SELECT max(day) FROM %[1]s.forecaster_learned WHERE %[2]s GROUP BY toDayOfWeek(day)) ORDER BY number", q.Tables, q.Key()))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
+		return nil, fmt.Errorf("cannot read %s.forecaster_profiles: %w", q.Tables, err)
 	}
 	for _, d := range weekdays {
-		l.Weekdays = append(l.Weekdays, int(d))
+		l.Weekdays = append(l.Weekdays, int(d.Number))
 	}
 	var profiles []struct {
 		Code string `ch:"detector_code"`

@@ -120,7 +120,7 @@ type Learned struct {
 	Detectors map[string]*Detector
 	Pool      *Detector // for all detectors together; nil if nothing was learned
 	Factor    float64   // from the unit of the values to km/h; 0 is 1
-	Weekdays  []int     // of all days for which tables were learned: 1 (Monday) to 7
+	Weekdays  []int     // that have typical speeds: 1 (Monday) to 7
 }
 
 // Same reports whether both are of the same day and the same measurements.
