@@ -329,6 +329,9 @@ func TestFaults(t *testing.T) {
 			want := strings.Fields(all[i].alerts)
 			require.NoError(t, launch.Eventually(t.Context(), limit, func() error {
 				names, err := fired(d.name)
+				if all[i].name == "promise" { // the delivery may be stopped for long enough to raise this one, too
+					names = slices.DeleteFunc(names, func(n string) bool { return n == "TrafficdStoreUnreachable" })
+				}
 				if err == nil && !slices.Equal(names, slices.Sorted(slices.Values(want))) {
 					err = fmt.Errorf("got alerts %v, want %v", names, want)
 				}
