@@ -248,7 +248,7 @@ func shrink(ctx context.Context, program string, seed uint64, failed result, kee
 		}
 	}
 	fails := func(list []int) bool {
-		if len(list) == 0 || time.Since(began) > *patience {
+		if len(list) == 0 || time.Since(began) > *patience || ctx.Err() != nil {
 			return false
 		}
 		r := runSeed(ctx, program, seed, list)

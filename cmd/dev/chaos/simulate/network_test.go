@@ -52,7 +52,7 @@ func newNetwork(replicas int, trace func(string, ...any), point func(int, string
 	return n
 }
 
-// everyReplica stands for the links of all replicas.
+// everyReplica selects the links of all replicas.
 const everyReplica = -1
 
 // listen opens an address of a store.

@@ -58,6 +58,11 @@ func Typical(dir, tilesPath string, matches []route.Match, streets Streets,
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return 0, fmt.Errorf("cannot create --output: %w; it must be a new directory, because Valhalla reads all files in it", err)
 	}
+	defer func() {
+		if err != nil { // so that the same command can be run again
+			_ = os.RemoveAll(dir)
+		}
+	}()
 	for _, t := range tiles {
 		path := filepath.Join(dir, strings.TrimSuffix(t.name, tileSuffix)+".csv")
 		err := os.MkdirAll(filepath.Dir(path), 0o755)

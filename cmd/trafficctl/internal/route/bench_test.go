@@ -12,7 +12,7 @@ import (
 // BenchmarkCity matches streets of a made-up city with as many links as a large one.
 func BenchmarkCity(b *testing.B) {
 	m := roads.Town(370, 1)
-	n := networkOf(b, m)
+	n := networkOf(b, m.WritePBF)
 	g := roads.NewGraph(m)
 	r := rand.New(rand.NewPCG(1, 2))
 	var streets []Street

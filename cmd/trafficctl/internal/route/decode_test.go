@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -21,12 +22,12 @@ import (
 )
 
 // networkOf writes a map as a file and reads it.
-func networkOf(t testing.TB, m *roads.Map) *Network {
+func networkOf(t testing.TB, write func(io.Writer) error) *Network {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "town.osm.pbf")
 	f, err := os.Create(path)
 	require.NoError(t, err)
-	require.NoError(t, m.WritePBF(f))
+	require.NoError(t, write(f))
 	require.NoError(t, f.Close())
 	n, err := Read(t.Context(), path, func(int64) {})
 	require.NoError(t, err)
@@ -122,7 +123,7 @@ func (o *outcome) require(t testing.TB, right, wrong float64) {
 // TestTown checks that streets of a town are matched with exactly the nodes of their paths.
 func TestTown(t *testing.T) {
 	m := roads.Town(40, 1)
-	n := networkOf(t, m)
+	n := networkOf(t, m.WritePBF)
 	g := roads.NewGraph(m)
 	try(t, g, n, 2000, fromCodes(t)).require(t, 0.995, 0)
 	try(t, g, n, 2000, fromOther(t)).require(t, 0.995, 0)
@@ -188,13 +189,7 @@ func TestQuickstartTown(t *testing.T) {
 	c.Streets = 1000
 	network, err := town.New(c)
 	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "town.osm.pbf")
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	require.NoError(t, network.WriteMap(f))
-	require.NoError(t, f.Close())
-	n, err := Read(t.Context(), path, func(int64) {})
-	require.NoError(t, err)
+	n := networkOf(t, network.WriteMap)
 	var streets []Street
 	all := town.NewTown(c.Config).Streets
 	for _, s := range all {
@@ -223,5 +218,5 @@ func TestEnds(t *testing.T) {
 		streets = append(streets, Street{OpenLR: code(t, openlr.Ends(line[0], line[len(line)-1], int(p.Metres())))})
 		truth = append(truth, g.Pairs(p))
 	}
-	judge(t, networkOf(t, m), streets, truth).require(t, 0.9, 0)
+	judge(t, networkOf(t, m.WritePBF), streets, truth).require(t, 0.9, 0)
 }

@@ -56,7 +56,7 @@ func TestConnect(t *testing.T) {
 			{ID: 11, Nodes: []int64{4, 2}, Tags: [][2]string{{"highway", "residential"}, {"oneway", "yes"}}},
 		},
 	}
-	n := networkOf(t, m)
+	n := networkOf(t, m.WritePBF)
 	var got [][]int64
 	for i, l := range n.links {
 		ids := []int64{l.way}
