@@ -33,6 +33,9 @@ func TestSickDetectors(t *testing.T) {
 	d.Keys(daemontest.KeyEntry("acme", "ingest", "UTC"))
 	d.Run().Await(http.StatusOK)
 	d.Eventually(func() bool {
+		return c.Query(t, "SELECT count() FROM system.tables WHERE database = 'trafficd' AND name = 'measurements_detectors'") == "1"
+	}, "the tables")
+	d.Eventually(func() bool {
 		return c.Query(t, "SELECT uniqExact(detector_code) FROM trafficd.measurements_detectors") == "40"
 	}, "the archive has the detectors")
 

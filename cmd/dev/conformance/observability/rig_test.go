@@ -43,7 +43,7 @@ import (
 )
 
 // limit bounds every wait.
-const limit = 90 * time.Second
+const limit = 3 * time.Minute
 
 // programs returns the directory of trafficd and trafficctl.
 func programs(t *testing.T) (dir string) {
